@@ -31,7 +31,7 @@ from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.coalitions import background
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.pipeline.progress import Progress
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import RunFolder
 
 # all cores, nothing left over from an earlier run, and nothing that the straightforward script does not do
 WHOLE_OVERRIDES = ["n_jobs=2", "cache=off", "bounds=0", "resamples=0", "figures=[]", "report=false"]

@@ -206,14 +206,17 @@ def serving(handler: Any) -> Iterator[str]:
 
 def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:
     """Write run.json as a run does in the end, with the hashes of all files that are there."""
-    from cfeval_cli.results.validation import SCHEMA
+    from cfeval_cli.results.validation import SCHEMA_VERSION
 
     files = {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.parent.name != ".hydra" and path.name != "run.json"
     }
-    text, there = json.dumps({"schema": SCHEMA, "overrides": overrides, "files": files, **record}), folder / "run.json"
+    text, there = (
+        json.dumps({"schema": SCHEMA_VERSION, "overrides": overrides, "files": files, **record}),
+        folder / "run.json",
+    )
     if not there.exists() or there.read_text() != text:  # one that others read is not changed under their eyes
         part = folder.with_name(f"{folder.name}-{os.getpid()}.part")
         part.write_text(text)

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.pipeline.progress import Progress
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.settings import build, compose
 from cfeval_cli.settings.plan import Plan
 

@@ -50,7 +50,7 @@ ALLOWED = {
     ("fixed", "report.numbers"): "a format of numbers",
     ("anchor", "core.fingerprint"): "a package",
     ("anchor", "report.plots"): "an argument of Matplotlib",
-    ("lime", "results.store"): "a package",
+    ("lime", "results.entries"): "a package",
     ("c", "executor.local"): "an argument of joblib",
     ("c", "model.estimator"): "an argument of XGBoost",
     ("zero", "explainer.gradient_input"): "one of the `ways` of its yaml",

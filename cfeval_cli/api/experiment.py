@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cfeval_cli.pipeline.progress import Progress
     from cfeval_cli.pipeline.run import RunOutcome
     from cfeval_cli.report.page.build import Report
-    from cfeval_cli.results.store import RunFolder
+    from cfeval_cli.results.folder import RunFolder
     from cfeval_cli.settings.plan import Plan
     from cfeval_cli.statistics.recommendation import JudgeEvidence
 
@@ -45,9 +45,9 @@ def _run_judge(name: str, plan: Plan, outcome: RunOutcome, folder: RunFolder, pr
     from cfeval_cli.pipeline.recommend import plan_judge, read_judge
     from cfeval_cli.pipeline.run import run as run_pipeline
 
-    below = folder.below(name)
+    below = folder.make_judge_folder(name)
     try:
-        with below.opened():
+        with below.open():
             part = progress.create_nested(f"judge {name}")
             if run_pipeline(plan_judge(plan, plan.judges[name]), below, part, teacher=outcome.context.model):
                 _add_tables(below)
@@ -60,17 +60,17 @@ def _run_judge(name: str, plan: Plan, outcome: RunOutcome, folder: RunFolder, pr
 def _add_tables(folder: RunFolder) -> Report:
     """Write the tables as text, made from what the folder has."""
     from cfeval_cli.report.page.build import Report
-    from cfeval_cli.results.read import read
+    from cfeval_cli.results.read import read_results
 
-    report = Report(read(folder.path, folder.finished))
-    folder.add(report.make_texts())
+    report = Report(read_results(folder.path, folder.completed_record))
+    folder.add_files(report.make_texts())
     return report
 
 
 def _add_page(folder: RunFolder, plan: Plan, report: Report) -> None:
     """Write figures and page; a run does not fail because of them."""
     try:
-        folder.add(list(report.make_files(plan.settings.figures, plan.settings.report)))
+        folder.add_files(list(report.make_files(plan.settings.figures, plan.settings.report)))
     except OSError:
         raise
     except Exception as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.results.read import Results, read
+from cfeval_cli.results.read import Results, read_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,15 +32,15 @@ class Run(Results):
     @cached_property
     def explanations(self) -> pd.DataFrame:
         """A row for each instance and explainer: features by name, the most important first, and their scores."""
-        table, names = self._parquet("explanations.parquet"), self.described.features
+        table, names = self._parquet("explanations.parquet"), self.data.features
         return table.assign(features=_objects([[names[j] for j in row] for row in table["features"]]))
 
     @cached_property
     def counterfactuals(self) -> pd.DataFrame:
         """A row for each instance, explainer and access: features by name, and the values that they were given."""
-        table, data = self._parquet("counterfactuals.parquet"), self.described
+        table, data = self._parquet("counterfactuals.parquet"), self.data
         values = [
-            None if codes is None else [data.value(j, code) for j, code in zip(features, codes, strict=True)]
+            None if codes is None else [data.get_name(j, code) for j, code in zip(features, codes, strict=True)]
             for features, codes in zip(table["features"], table["codes"], strict=True)
         ]
         names = [[data.features[j] for j in row] for row in table["features"]]
@@ -111,7 +111,7 @@ def load(folder: str | Path) -> Run:
         kind = "the folder of a sweep" if (path / "multirun.yaml").exists() else "no run folder"
         more = f" (and {len(runs) - 10:,} more)" * (len(runs) > 10)
         raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:10])}{more}.")
-    results = read(path)
+    results = read_results(path)
     return Run(*(getattr(results, field.name) for field in fields(results)))
 
 

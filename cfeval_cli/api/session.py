@@ -36,7 +36,7 @@ def run_session(
     """Compose a run, compute it and return its folder; `components` replace those of the config, by key."""
     from cfeval_cli.pipeline.progress import Progress
     from cfeval_cli.pipeline.progress_display import display_progress
-    from cfeval_cli.results.store import RunFolder
+    from cfeval_cli.results.folder import RunFolder
     from cfeval_cli.settings.build import build_plan
 
     config = _compose(settings, None if config_dir is None else str(config_dir))
@@ -44,7 +44,7 @@ def run_session(
     folder = RunFolder(path, [call])
     try:
         with ExitStack() as stack:
-            stack.enter_context(folder.opened())
+            stack.enter_context(folder.open())
             stack.enter_context(_limit_threads())
             stack.enter_context(_write_log(path / "run.log", progress))
             stages = stack.enter_context(display_progress()) if progress else Progress()
@@ -52,12 +52,12 @@ def run_session(
                 chosen = build_plan(config, components)
             run_experiment(chosen, folder, stages)
     except BaseException as error:
-        if folder.begun:
+        if folder.has_begun:
             folder.close("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
         else:
             folder.discard()
         raise
-    for message in folder.silent():
+    for message in folder.find_failed_explainers():
         warnings.warn_explicit(message, RuntimeWarning, *_find_caller())
     return path
 

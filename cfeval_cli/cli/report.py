@@ -55,11 +55,11 @@ def _remake_report(path: Path, formats: Sequence[str] | None) -> None:
     """Remake the report and figures of one run, by default in the formats of the run, and print the answer."""
     from cfeval_cli.cli import screen
     from cfeval_cli.report.page import build
-    from cfeval_cli.results.read import read
-    from cfeval_cli.results.store import RunFolder
+    from cfeval_cli.results.folder import replace_files
+    from cfeval_cli.results.read import read_results
 
-    results = read(path)
+    results = read_results(path)
     report = build.Report(results)
     files = report.make_files(results.record.settings.figures if formats is None else formats)
-    RunFolder.remake(path, results.record, files)
+    replace_files(path, results.record, files)
     screen.print_answer(report.headlines, report.brief, report.tables, [f"Report: {path / build.PAGE_FILE}"])

@@ -45,10 +45,10 @@ def read_resume_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
 
 
 def _read_run_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
-    from cfeval_cli.results.validation import read, read_record
+    from cfeval_cli.results.validation import read_record, read_verified_record
 
     is_redone = "redo=true" in own
-    record = read_record(folder) if is_redone else read(folder)
+    record = read_record(folder) if is_redone else read_verified_record(folder)
     if record.status == "complete" and not is_redone:
         return None
     if record.command and (call := re.match(r"(evaluate|run)\(", record.command[0])):

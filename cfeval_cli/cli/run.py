@@ -24,7 +24,7 @@ from cfeval_cli.errors import Failure, UserError, escape_controls, refuse_exit
 if TYPE_CHECKING:
     from cfeval_cli.report.page.build import Report
     from cfeval_cli.report.table import Table
-    from cfeval_cli.results.store import RunFolder
+    from cfeval_cli.results.folder import RunFolder
 
 log = logging.getLogger("cfeval")
 
@@ -79,14 +79,14 @@ def _split_resume(word: str) -> list[str]:
 
 def _run_experiment(cfg: DictConfig, is_resumed: bool) -> None:
     """Run the config and write the results to the folder that Hydra made."""
-    from cfeval_cli.results.store import RunFolder
+    from cfeval_cli.results.folder import RunFolder
 
     config = HydraConfig.get()
     words = [word for word in sys.argv[1:] if word != QUIET]
     path = Path(config.runtime.output_dir)
     folder = RunFolder(path, ["cfeval", "run", *words], list(config.overrides.task), is_resumed=is_resumed)
     try:
-        with folder.opened():
+        with folder.open():
             output = _compute(cfg, folder)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
@@ -104,7 +104,7 @@ def _run_experiment(cfg: DictConfig, is_resumed: bool) -> None:
         sys.exit(print_error(error, kept))
     # The folder is complete: a failure to print does not change it.
     _print_output(folder, output)
-    if failures := folder.silent():
+    if failures := folder.find_failed_explainers():
         _exit_with_failures(failures)
 
 
@@ -178,12 +178,12 @@ def _build_answer(report: Report) -> tuple[Sequence[str], Table, Sequence[Table]
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:
     """Close the folder of an unfinished run and return what it keeps; remove it if nothing was computed."""
-    if not folder.begun:
+    if not folder.has_begun:
         folder.discard()
         return "Nothing was computed."
     try:
         folder.close(status)
-        contents = ", ".join(folder.contents())
+        contents = ", ".join(folder.list_results())
     except (OSError, Failure):  # The disk is full, or the folder was removed.
         if not folder.path.is_dir():
             return f"{folder.path} was removed during the run, with all results."

@@ -12,7 +12,7 @@ from cfeval_cli.core import HasLinearLogit, JudgeSettings
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline.run import RunOutcome
 from cfeval_cli.results import validation as checked
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.recommendation import (
     ExplainerProperties,
@@ -49,7 +49,7 @@ def read_judge(name: str, folder: RunFolder) -> JudgeEvidence:
     settings = record.settings
     view = RunEvidence(
         Scores.of(pd.read_parquet(folder.path / "scores.parquet")),
-        checked.table(folder.path / "metrics.csv"),
+        checked.read_table(folder.path / "metrics.csv"),
         record.questions, settings.gold, record.arbitrary_removals, settings.agreement,
     )  # fmt: skip
     return JudgeEvidence(name, view, None if record.fidelity is None else record.fidelity.model_dump())

@@ -20,7 +20,7 @@ from cfeval_cli.pipeline.sign_check import find_reversed_signs
 from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_search
 from cfeval_cli.pipeline.train import measure_fidelity, measure_quality, relabel_by_teacher, train_model
 from cfeval_cli.pipeline.truth import compute_truths
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import Findings
@@ -98,7 +98,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     robustness = assess_robustness(context, evaluated, progress)
     if (repetition := robustness.repetition) is not None:
         repeated = repetition.evaluated
-        folder.save_again(repetition.instances, repeated.explanations, repeated.selected, repeated.edits)
+        folder.save_repetition(repetition.instances, repeated.explanations, repeated.selected, repeated.edits)
     with progress.stage("conclude"):
         bootstrap = create_bootstrap(plan, scores, summary)
         findings = draw_conclusions(plan, scores, summary, explanations, robustness, bootstrap)

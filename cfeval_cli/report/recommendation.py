@@ -31,7 +31,7 @@ def write_recommendation(results: Results) -> Recommendation | None:
     """What the run recommends; None of the paper's white box, which nobody asks about."""
     try:
         advice = results.recommendation_record
-        return None if advice is None else _Words(advice, results.record, results.described.features).all()
+        return None if advice is None else _Words(advice, results.record, results.data.features).all()
     except (LookupError, ValueError) as error:
         raise UserError(f"{results.folder / 'recommendation.json'} is damaged: {error}.") from error
 

@@ -1,4 +1,4 @@
-"""A run folder as reports read it: values and arrays, nothing is instantiated from what lies in it."""
+"""The results of a complete run, as reports read them: values and arrays only, no code from the folder is run."""
 
 from __future__ import annotations
 
@@ -13,35 +13,44 @@ import pandas as pd
 
 from cfeval_cli.core import Codes, Floats, npy
 from cfeval_cli.errors import UserError
-from cfeval_cli.results import validation as checked
 from cfeval_cli.results.recommendation import RecommendationRecord, parse_recommendation
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.findings import OPTIONAL_TABLES, Findings, get_file_name
+from cfeval_cli.results.schema import TABLES, get_table_file
+from cfeval_cli.results.validation import (
+    RESOURCE_ERRORS,
+    check_complete,
+    check_listed,
+    read_table,
+    read_text,
+    read_verified_record,
+)
+from cfeval_cli.statistics.findings import Findings
 
-MADE = ("report.html", "figures/")  # what can be made anew from the rest
+REPORT_FILES = ("report.html", "figures/")  # can be made again from the others
 
-_RECORD = (
+_REQUIRED_ENTRIES = (
     "settings", "data", "explainers", "metrics", "search", "setup", "levels", "accuracy", "instances", "reference",
     "metrics_absent", "explainers_absent", "truths", "removals", "correlations_absent", "splits", "command",
     "resampled",
 )  # fmt: skip
 
 
-_TABLES = {"embeddings": (2, "f"), "starts": (1, "i"), "sizes": (1, "i")}  # arrays with their dimensions and kinds
-_PREDICTED = ["instance", "label", "predicted", "probability", "predicted_probability"]
-_EDITS = ["instance", "explainer", "access", "probability", "distance", "converged", "steps"]
-_FRAMES = ("instances.parquet", "explanations.parquet", "counterfactuals.parquet")
+_MAX_DISPLAYED_GRADED = 6  # graded control explainers that are displayed, if there are no others
+_EMBEDDING_ARRAYS = {"embeddings": (2, "f"), "starts": (1, "i"), "sizes": (1, "i")}  # dimensions and kinds
+_PREDICTION_COLUMNS = ["instance", "label", "predicted", "probability", "predicted_probability"]
+_EDIT_COLUMNS = ["instance", "explainer", "access", "probability", "distance", "converged", "steps"]
+_REQUIRED_TABLES = ("instances.parquet", "explanations.parquet", "counterfactuals.parquet")
 
 
 @dataclass(frozen=True)
-class Described:
-    """What dataset.json tells of the data."""
+class DataDescription:
+    """The content of dataset.json."""
 
     kind: str
     classes: Sequence[str]
     features: Sequence[str]
-    lists: Sequence[int]  # for each feature, the number of its list of values
-    names: Sequence[Sequence[str]]  # the lists
+    value_lists: Sequence[int]  # for each feature, the index of its list of values
+    value_names: Sequence[Sequence[str]]  # the lists
     unknown: int | None
 
     @property
@@ -49,14 +58,18 @@ class Described:
         """The number of features."""
         return len(self.features)
 
-    def values(self, feature: int) -> Codes:
-        """Every value that a feature can have; the mask is none of them."""
-        codes = np.arange(len(self.names[self.lists[feature]]), dtype=np.int32)
+    def get_names(self, feature: int) -> Sequence[str]:
+        """Return the names of the values of a feature, by code."""
+        return self.value_names[self.value_lists[feature]]
+
+    def get_codes(self, feature: int) -> Codes:
+        """Return the codes of all values of a feature, without that of the mask."""
+        codes = np.arange(len(self.get_names(feature)), dtype=np.int32)
         return codes if self.unknown is None else codes[codes != self.unknown]
 
-    def value(self, feature: int, code: int) -> str:
-        """The name of a value."""
-        return str(self.names[self.lists[feature]][code])
+    def get_name(self, feature: int, code: int) -> str:
+        """Return the name of a value."""
+        return str(self.get_names(feature)[code])
 
 
 @dataclass(frozen=True)
@@ -67,31 +80,33 @@ class Results:
     record: RunRecord
     findings: Findings
     costs: pd.DataFrame
-    described: Described
+    data: DataDescription
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """Each metric, variant and explainer: value, interval, rank."""
+        """Value, interval and rank of each metric, variant and explainer."""
         return self.findings.metrics
 
     @property
     def correlations(self) -> pd.DataFrame:
-        """Each metric, variant, truth and subset: how well it ranks the explainers as the truth does."""
+        """How well each metric ranks the explainers, for each truth and subset."""
         return self.findings.correlations
 
     @cached_property
-    def named(self) -> list[str]:
-        """The explainers that are no rungs of a ladder."""
-        return list(dict.fromkeys(self.findings.metrics.loc[self.findings.metrics["rung"].isna(), "explainer"]))
+    def named_explainers(self) -> list[str]:
+        """The explainers that are no graded controls."""
+        is_graded = self.metrics["rung"].notna()
+        return list(dict.fromkeys(self.metrics.loc[~is_graded, "explainer"]))
 
     @cached_property
-    def shown(self) -> list[str]:
-        """The explainers that are shown one by one: all but the rungs of a ladder, or some of these if it is alone."""
-        everyone = list(dict.fromkeys(self.findings.metrics["explainer"]))
-        if self.named or len(everyone) <= 1:
-            return self.named or everyone
-        some = np.linspace(0, len(everyone) - 1, min(len(everyone), 6)).round().astype(int)
-        return [everyone[i] for i in some]
+    def displayed_explainers(self) -> list[str]:
+        """The explainers that are displayed one by one: no graded controls, or some of these if there are no others."""
+        explainers = list(dict.fromkeys(self.metrics["explainer"]))
+        if self.named_explainers or len(explainers) <= 1:
+            return self.named_explainers or explainers
+        n_displayed = min(len(explainers), _MAX_DISPLAYED_GRADED)
+        positions = np.linspace(0, len(explainers) - 1, n_displayed).round().astype(int)
+        return [explainers[i] for i in positions]
 
     @cached_property
     def instances(self) -> pd.DataFrame:
@@ -99,89 +114,97 @@ class Results:
         return pd.read_parquet(self.folder / "instances.parquet")
 
     @cached_property
-    def predicted(self) -> pd.DataFrame:
-        """instances.parquet without what the instances are."""
-        return pd.read_parquet(self.folder / "instances.parquet", columns=_PREDICTED)
+    def predictions(self) -> pd.DataFrame:
+        """instances.parquet without the values of the features."""
+        return pd.read_parquet(self.folder / "instances.parquet", columns=_PREDICTION_COLUMNS)
 
-    def edits(self) -> Iterator[pd.DataFrame]:
-        """counterfactuals.parquet without the edits themselves, of the explainers that are shown, a part at a time."""
+    def iterate_edits(self) -> Iterator[pd.DataFrame]:
+        """Yield the row groups of counterfactuals.parquet without the edits themselves, of the displayed explainers."""
         import pyarrow.parquet as pq
 
         labels = ["explainer", "access"]  # each of them in memory once
         with pq.ParquetFile(self.folder / "counterfactuals.parquet", read_dictionary=labels) as file:
-            for number in range(file.num_row_groups):
-                edits: pd.DataFrame = file.read_row_group(number, _EDITS).to_pandas()
-                yield edits[edits["explainer"].isin(self.shown)]
+            for group in range(file.num_row_groups):
+                edits: pd.DataFrame = file.read_row_group(group, _EDIT_COLUMNS).to_pandas()
+                yield edits[edits["explainer"].isin(self.displayed_explainers)]
 
     @property
-    def moved(self) -> bool:
-        """Whether edits moved embeddings."""
+    def moves_embeddings(self) -> bool:
+        """Whether the search moved embeddings."""
         import pyarrow.parquet as pq
         import pyarrow.types
 
-        kept = pq.read_schema(self.folder / "counterfactuals.parquet").field("vectors")
-        return not pyarrow.types.is_null(kept.type)
+        field = pq.read_schema(self.folder / "counterfactuals.parquet").field("vectors")
+        return not pyarrow.types.is_null(field.type)
 
-    def told(self, name: str, ids: Sequence[int]) -> pd.DataFrame:
-        """The rows of a table about some instances, of the explainers that are shown; a row group is read at a time."""
+    def read_rows(self, name: str, ids: Sequence[int]) -> pd.DataFrame:
+        """Return the rows of a table for some instances and the displayed explainers, one row group at a time."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        found = []
+        groups = []
         with pq.ParquetFile(self.folder / name) as file:
-            for number in range(file.num_row_groups):
-                mine = pc.is_in(file.read_row_group(number, ["instance"])["instance"], pa.array(ids, pa.int64()))
-                if number == 0 or pc.any(mine).as_py():
-                    found.append(file.read_row_group(number).filter(mine))
-        told: pd.DataFrame = pa.concat_tables(found).to_pandas()
-        return told[told["explainer"].isin(self.shown)] if "explainer" in told else told
+            for group in range(file.num_row_groups):
+                instances = file.read_row_group(group, ["instance"])["instance"]
+                is_selected = pc.is_in(instances, pa.array(ids, pa.int64()))
+                if group == 0 or pc.any(is_selected).as_py():
+                    groups.append(file.read_row_group(group).filter(is_selected))
+        rows: pd.DataFrame = pa.concat_tables(groups).to_pandas()
+        return rows[rows["explainer"].isin(self.displayed_explainers)] if "explainer" in rows else rows
 
     @cached_property
     def recommendation_record(self) -> RecommendationRecord | None:
-        """recommendation.json, of a run that recommends something; ValueError if it is damaged."""
+        """recommendation.json; None if the run has no recommendation, ValueError if it is damaged."""
         if "recommendation.json" not in self.record.files:
             return None
-        return parse_recommendation(json.loads(checked.text(self.folder / "recommendation.json", checked.LARGEST)))
+        return parse_recommendation(json.loads(read_text(self.folder / "recommendation.json")))
 
     @cached_property
     def embeddings(self) -> list[Floats] | None:
-        """For each feature the vectors of its values, if the model is stored as docs/run-folder.md says."""
+        """The vectors of the values of each feature; None if model.npz has none as docs/run-folder.md describes."""
         if "model.npz" not in self.record.files:
             return None
         arrays = npy.read(self.folder / "model.npz")
-        shapes = {name: (arrays[name].ndim, arrays[name].dtype.kind) for name in _TABLES if name in arrays}
-        if shapes != _TABLES:
+        kinds = {name: (arrays[name].ndim, arrays[name].dtype.kind) for name in _EMBEDDING_ARRAYS if name in arrays}
+        if kinds != _EMBEDDING_ARRAYS:
             return None
         spans = list(zip(arrays["starts"].tolist(), arrays["sizes"].tolist(), strict=True))
-        tables = {span: arrays["embeddings"][span[0] : sum(span)] for span in spans}
-        fits = len(spans) == self.described.width and all(
-            start >= 0 and len(tables[start, size]) == size == len(self.described.names[self.described.lists[j]])
+        vectors = {span: arrays["embeddings"][span[0] : sum(span)] for span in spans}
+        is_valid = len(spans) == self.data.width and all(
+            start >= 0 and len(vectors[start, size]) == size == len(self.data.get_names(j))
             for j, (start, size) in enumerate(spans)
         )
-        return [tables[span] for span in spans] if fits else None
+        return [vectors[span] for span in spans] if is_valid else None
 
 
-def read(path: Path, record: RunRecord | None = None) -> Results:
-    """The run in a folder, all its files as the run left them; one that is not complete has no report.
+def read_results(path: Path, record: RunRecord | None = None) -> Results:
+    """Return the results of a complete run; UserError if a file is missing or was changed.
 
     A run that is about to be complete gives its record, which is not in the folder yet.
     """
-    record = checked.read(path, but=MADE) if record is None else record
+    record = read_verified_record(path, unverified=REPORT_FILES) if record is None else record
     try:
-        checked.complete(record, _RECORD)
-        told = {one.name: path / get_file_name(one) for one in fields(Findings) if get_file_name(one).endswith(".csv")}
-        told = {name: file for name, file in told.items() if name not in OPTIONAL_TABLES or file.name in record.files}
-        for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", *_FRAMES):
-            checked.listed(record, name)
-        findings = Findings(**{name: checked.table(file) for name, file in told.items()})
-        described = json.loads(checked.text(path / "dataset.json", checked.LARGEST))
-        features = described["features"]
-        data = Described(
-            described["kind"], described["classes"], [one["name"] for one in features],
-            [one["values"] for one in features], described["values"], described["unknown"],
-        )  # fmt: skip
-        return Results(path, record, findings, checked.table(path / "costs.csv"), data)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
+        check_complete(record, _REQUIRED_ENTRIES)
+        files = {field.name: get_table_file(field.name) for field in fields(Findings)}
+        files = {
+            name: file
+            for name, file in files.items()
+            if file.endswith(".csv") and (file in record.files or not TABLES[file].optional)
+        }
+        for file in (*files.values(), "costs.csv", "dataset.json", *_REQUIRED_TABLES):
+            check_listed(record, file)
+        findings = Findings(**{name: read_table(path / file) for name, file in files.items()})
+        return Results(path, record, findings, read_table(path / "costs.csv"), _read_description(path))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *RESOURCE_ERRORS) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} has no report: {' '.join(reason.split())}.") from error
+
+
+def _read_description(path: Path) -> DataDescription:
+    content = json.loads(read_text(path / "dataset.json"))
+    features = content["features"]
+    return DataDescription(
+        content["kind"], content["classes"], [feature["name"] for feature in features],
+        [feature["values"] for feature in features], content["values"], content["unknown"],
+    )  # fmt: skip

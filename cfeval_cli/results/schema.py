@@ -1,6 +1,6 @@
-"""The tables of a run folder: name, columns, kinds and meaning of each, in one place.
+"""The files of a run folder, with name, columns, kinds and meaning of each table.
 
-Readers validate with it, `load()` describes itself by it, and docs/run-folder.md is generated from it:
+Readers validate with it, and docs/run-folder.md is generated from it:
 `python -m cfeval_cli.results.schema docs/run-folder.md`.
 """
 
@@ -17,7 +17,7 @@ Kind = Literal["text", "integer", "number", "flag", "texts", "integers", "number
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnSchema:
     """One column, or with `<truth>` in its name one column for each truth."""
 
     name: str
@@ -26,7 +26,7 @@ class Column:
     optional: bool = False  # whether some runs do not have it
 
     def matches(self, name: str) -> bool:
-        """Whether a table's column is this one."""
+        """Return whether a column of a table has this name, or is that of one truth."""
         pattern = re.escape(self.name).replace("<truth>", r"[\w-]+?")
         return re.fullmatch(pattern, name) is not None
 
@@ -38,16 +38,16 @@ class TableSchema:
     name: str
     meaning: str
     keys: tuple[str, ...]  # the columns that identify a row
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnSchema, ...]
     optional: bool = False  # whether some runs do not have it
 
     @property
     def text_columns(self) -> list[str]:
-        """The columns of words, which are never read as numbers."""
+        """The columns of text, which are never read as numbers."""
         return [column.name for column in self.columns if column.kind == "text"]
 
     def find_problem(self, names: Iterable[str]) -> str | None:
-        """Return what is wrong with the columns of a file: a key that is missing, or a column that no run writes."""
+        """Return a message if a key is missing, or a column is unknown; None if the columns are valid."""
         present = list(names)
         missing = [key for key in self.keys if key not in present]
         if missing:
@@ -56,21 +56,21 @@ class TableSchema:
         return f"{self.name} has an unknown column {unknown[0]}" if unknown else None
 
 
-_INSTANCE = Column("instance", "integer", "number of the instance, as in instances.parquet")
-_EXPLAINER = Column("explainer", "text", "config key of the explainer")
+_INSTANCE = ColumnSchema("instance", "integer", "number of the instance, as in instances.parquet")
+_EXPLAINER = ColumnSchema("explainer", "text", "config key of the explainer")
 _METRIC = (
-    Column("metric", "text", "name of the metric"),
-    Column("variant", "text", "variant of the metric, listed below"),
+    ColumnSchema("metric", "text", "name of the metric"),
+    ColumnSchema("variant", "text", "variant of the metric, listed below"),
 )
 _TRUTH = (
-    Column("gold", "text", "the truth that the metric is compared with"),
-    Column(
+    ColumnSchema("gold", "text", "the truth that the metric is compared with"),
+    ColumnSchema(
         "agreement",
         "text",
         "how explanations are scored by it: `recall` or `hit`; `order` for a ladder, whose order is known",
     ),
 )
-_SUBSET = Column(
+_SUBSET = ColumnSchema(
     "subset",
     "text",
     "the explainers that count: `all`, or `without_controls` those that are not controls (see metrics.csv)",
@@ -80,31 +80,31 @@ _SUBSET = Column(
 _EXPLANATIONS_COLUMNS = (
     _INSTANCE,
     _EXPLAINER,
-    Column(
+    ColumnSchema(
         "features",
         "integers",
         "selected features, most important first; all that the explainer returned, so possibly more or fewer than k",
     ),
-    Column(
+    ColumnSchema(
         "scores",
         "numbers",
         "their scores in the explainer's own units: probability drop (omission, decision_boundary), coefficient (lime), precision of the rule up to this feature (anchor), effect (lr), a random number (random), the file's scores (file)",
     ),
-    Column("fault", "text", "why there is no explanation, if the explainer failed; else null"),
+    ColumnSchema("fault", "text", "why there is no explanation, if the explainer failed; else null"),
 )
 _COUNTERFACTUALS_COLUMNS = (
     _INSTANCE,
     _EXPLAINER,
-    Column("access", "text", "what the search could use: `label`, `probability` or `gradient`"),
-    Column("features", "integers", "features that could be edited: those that were selected and may change"),
-    Column("codes", "integers", "their new codes, for a search that exchanges values"),
-    Column("vectors", "numbers", "their new embeddings, for a search that moves those"),
-    Column("label", "integer", "predicted class after the edit"),
-    Column("flipped", "flag", "whether that differs from ŷ"),
-    Column("probability", "number", "P(ŷ|x_cf); empty with label access"),
-    Column("distance", "number", "distance of x and x_cf"),
-    Column("converged", "flag", "whether an iterative search converged; else empty"),
-    Column(
+    ColumnSchema("access", "text", "what the search could use: `label`, `probability` or `gradient`"),
+    ColumnSchema("features", "integers", "features that could be edited: those that were selected and may change"),
+    ColumnSchema("codes", "integers", "their new codes, for a search that exchanges values"),
+    ColumnSchema("vectors", "numbers", "their new embeddings, for a search that moves those"),
+    ColumnSchema("label", "integer", "predicted class after the edit"),
+    ColumnSchema("flipped", "flag", "whether that differs from ŷ"),
+    ColumnSchema("probability", "number", "P(ŷ|x_cf); empty with label access"),
+    ColumnSchema("distance", "number", "distance of x and x_cf"),
+    ColumnSchema("converged", "flag", "whether an iterative search converged; else empty"),
+    ColumnSchema(
         "steps",
         "integer",
         "steps of the continuous search from the best of its starts; empty for a search that does not iterate",
@@ -119,24 +119,24 @@ TABLES = {
             "The explained instances, and what the model predicts for them.",
             keys=("instance",),
             columns=(
-                Column(
+                ColumnSchema(
                     "instance",
                     "integer",
                     "row of the original file, from 0, without the header; of several files the rows of the first come first (training, validation, test); for text the number of the sentence among those used, negative ones first",
                 ),
-                Column("label", "integer", "true class"),
-                Column("predicted", "integer", "predicted class ŷ"),
-                Column("probability", "number", "P(1|x) of two classes; else empty"),
-                Column("predicted_probability", "number", "P(ŷ|x); empty for a model that returns labels only"),
-                Column("codes", "integers", "codes of the M features"),
-                Column("values", "texts", "the same as text"),
-                Column(
+                ColumnSchema("label", "integer", "true class"),
+                ColumnSchema("predicted", "integer", "predicted class ŷ"),
+                ColumnSchema("probability", "number", "P(1|x) of two classes; else empty"),
+                ColumnSchema("predicted_probability", "number", "P(ŷ|x); empty for a model that returns labels only"),
+                ColumnSchema("codes", "integers", "codes of the M features"),
+                ColumnSchema("values", "texts", "the same as text"),
+                ColumnSchema(
                     "text",
                     "text",
                     "the original string, for text; with `max_tokens` also what is behind the last word used",
                     optional=True,
                 ),
-                Column("words", "texts", "the original words, one for each position, for text", optional=True),
+                ColumnSchema("words", "texts", "the original words, one for each position, for text", optional=True),
             ),
         ),
         TableSchema(
@@ -145,8 +145,8 @@ TABLES = {
             keys=("instance",),
             columns=(
                 _INSTANCE,
-                Column("label", "integer", "true class"),
-                Column("codes", "integers", "codes of the M features"),
+                ColumnSchema("label", "integer", "true class"),
+                ColumnSchema("codes", "integers", "codes of the M features"),
             ),
             optional=True,
         ),
@@ -156,13 +156,13 @@ TABLES = {
             keys=("instance", "truth"),
             columns=(
                 _INSTANCE,
-                Column("truth", "text", "name of the truth"),
-                Column(
+                ColumnSchema("truth", "text", "name of the truth"),
+                ColumnSchema(
                     "importance",
                     "numbers",
                     "importance of the M features for ŷ; NaN where a feature is absent, and everywhere for an instance for which this truth was not computed (`reference`)",
                 ),
-                Column(
+                ColumnSchema(
                     "error", "number", "largest standard error among them: 0 if they are exact, NaN if it is not known"
                 ),
             ),
@@ -202,9 +202,11 @@ TABLES = {
                 _INSTANCE,
                 _EXPLAINER,
                 *_METRIC,
-                Column("numerator", "number", "the score of the instance"),
-                Column("denominator", "number", "1 for means; the distance for C and C_soft, which are ratios of sums"),
-                Column(
+                ColumnSchema("numerator", "number", "the score of the instance"),
+                ColumnSchema(
+                    "denominator", "number", "1 for means; the distance for C and C_soft, which are ratios of sums"
+                ),
+                ColumnSchema(
                     "common",
                     "flag",
                     "whether every explainer that has a value of this metric covers the instance; true in all rows of a ladder. With `support=common` only these rows count, with `support=own` all",
@@ -218,54 +220,58 @@ TABLES = {
             columns=(
                 *_METRIC,
                 _EXPLAINER,
-                Column(
+                ColumnSchema(
                     "rung",
                     "number",
                     "of a ladder: the probability with which this explainer selects a ground-truth feature; empty for other explainers",
                 ),
-                Column(
+                ColumnSchema(
                     "control", "flag", "whether the explainer is a control: chance or the truth itself (`random`, `lr`)"
                 ),
-                Column("value", "number", "the value; empty if there is none, with the reason in `note`"),
-                Column("value_low", "number", "lower end of its bootstrap interval over instances"),
-                Column("value_high", "number", "upper end of it"),
-                Column("value_se", "number", "its bootstrap standard error"),
-                Column(
+                ColumnSchema("value", "number", "the value; empty if there is none, with the reason in `note`"),
+                ColumnSchema("value_low", "number", "lower end of its bootstrap interval over instances"),
+                ColumnSchema("value_high", "number", "upper end of it"),
+                ColumnSchema("value_se", "number", "its bootstrap standard error"),
+                ColumnSchema(
                     "place",
                     "number",
                     "position of the value between the worst (0) and the best (1) score that any explanation could get on the same instances; only with `bounds`",
                 ),
-                Column(
+                ColumnSchema(
                     "rank",
                     "number",
                     "rank among the explainers (in a ladder: among its rungs), 1 is best; ties share their mean rank, values within 1e-12 of their size are tied",
                 ),
-                Column("n", "integer", "number of instances"),
-                Column(
+                ColumnSchema("n", "integer", "number of instances"),
+                ColumnSchema(
                     "own_value",
                     "number",
                     "the value on all instances that this explainer covers; with `support=own` the same as `value`",
                 ),
-                Column("own_n", "integer", "number of these instances"),
-                Column("coverage", "number", "share of instances for which the explainer selected k features"),
-                Column("better", "text", "`higher`, `lower` or `none`"),
-                Column("role", "text", "`judged` by a truth, the `truth` itself, or a `fact` about the scores"),
-                Column("access", "text", "access that the metric needs"),
-                Column("low", "number", "smallest possible value"),
-                Column("high", "number", "largest possible value"),
-                Column("circular", "flag", "whether the explainer is optimal by construction for this metric or truth"),
-                Column(
+                ColumnSchema("own_n", "integer", "number of these instances"),
+                ColumnSchema("coverage", "number", "share of instances for which the explainer selected k features"),
+                ColumnSchema("better", "text", "`higher`, `lower` or `none`"),
+                ColumnSchema("role", "text", "`judged` by a truth, the `truth` itself, or a `fact` about the scores"),
+                ColumnSchema("access", "text", "access that the metric needs"),
+                ColumnSchema("low", "number", "smallest possible value"),
+                ColumnSchema("high", "number", "largest possible value"),
+                ColumnSchema(
+                    "circular", "flag", "whether the explainer is optimal by construction for this metric or truth"
+                ),
+                ColumnSchema(
                     "moves",
                     "flag",
                     "whether a reparametrisation that changes no prediction changes the value; empty where that was not tried",
                 ),
-                Column("note", "text", "why there is no value"),
-                Column(
+                ColumnSchema("note", "text", "why there is no value"),
+                ColumnSchema(
                     "method",
                     "text",
                     "how the value was computed, such as by beam search; empty if the metric has one way only",
                 ),
-                Column("remark", "text", "what to note about the value, such as on how many instances it exceeds 1"),
+                ColumnSchema(
+                    "remark", "text", "what to note about the value, such as on how many instances it exceeds 1"
+                ),
             ),
         ),
         TableSchema(
@@ -274,38 +280,38 @@ TABLES = {
             keys=("metric", "variant", "family", "gold", "agreement", "subset"),
             columns=(
                 *_METRIC,
-                Column("better", "text", "`higher` or `lower`"),
-                Column("family", "text", "what is ranked: the `explainers`, or the `graded` control explainers"),
+                ColumnSchema("better", "text", "`higher` or `lower`"),
+                ColumnSchema("family", "text", "what is ranked: the `explainers`, or the `graded` control explainers"),
                 *_TRUTH,
                 _SUBSET,
-                Column("explainers", "integer", "how many were ranked"),
-                Column(
+                ColumnSchema("explainers", "integer", "how many were ranked"),
+                ColumnSchema(
                     "tau", "number", "Kendall's τ: (concordant − discordant) / all pairs, where a tied pair is neither"
                 ),
-                Column("tau_low", "number", "lower end of its bootstrap interval over instances"),
-                Column("tau_high", "number", "upper end of it"),
-                Column("tau_se", "number", "its bootstrap standard error"),
-                Column("p_tau", "number", "one-sided p of the permutation test of τ"),
-                Column(
+                ColumnSchema("tau_low", "number", "lower end of its bootstrap interval over instances"),
+                ColumnSchema("tau_high", "number", "upper end of it"),
+                ColumnSchema("tau_se", "number", "its bootstrap standard error"),
+                ColumnSchema("p_tau", "number", "one-sided p of the permutation test of τ"),
+                ColumnSchema(
                     "rho",
                     "number",
                     "Spearman's ρ on average ranks; empty if all values of one side are tied, and in the subset `without_controls`",
                 ),
-                Column("rho_low", "number", "lower end of its interval"),
-                Column("rho_high", "number", "upper end of it"),
-                Column("rho_se", "number", "its standard error"),
-                Column("p_rho", "number", "one-sided p of its permutation test"),
-                Column(
+                ColumnSchema("rho_low", "number", "lower end of its interval"),
+                ColumnSchema("rho_high", "number", "upper end of it"),
+                ColumnSchema("rho_se", "number", "its standard error"),
+                ColumnSchema("p_rho", "number", "one-sided p of its permutation test"),
+                ColumnSchema(
                     "circular",
                     "flag",
                     "whether the metric is optimal by construction at this truth; with `circular=drop` there is then no value",
                 ),
-                Column(
+                ColumnSchema(
                     "moves",
                     "flag",
                     "whether a reparametrisation that changes no prediction changes `tau`; empty where that was not tried",
                 ),
-                Column("note", "text", "which explainers are left out, and why a value is absent"),
+                ColumnSchema("note", "text", "which explainers are left out, and why a value is absent"),
             ),
         ),
         TableSchema(
@@ -313,11 +319,13 @@ TABLES = {
             "τ in each of the first 500 resamples of the instances, by which several seeds are combined; absent with `resamples=0`, without a truth, or with fewer than two explainers.",
             keys=("draw", "metric", "variant", "gold", "agreement", "subset"),
             columns=(
-                Column("draw", "integer", "number of the resample"),
+                ColumnSchema("draw", "integer", "number of the resample"),
                 *_METRIC,
                 *_TRUTH,
                 _SUBSET,
-                Column("tau", "number", "τ in this resample; no row where τ over all explainers is undefined in it"),
+                ColumnSchema(
+                    "tau", "number", "τ in this resample; no row where τ over all explainers is undefined in it"
+                ),
             ),
             optional=True,
         ),
@@ -326,23 +334,23 @@ TABLES = {
             "For each truth, subset of explainers and each two metrics: the difference of their τ.",
             keys=("family", "gold", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"),
             columns=(
-                Column("family", "text", "as in correlations.csv"),
+                ColumnSchema("family", "text", "as in correlations.csv"),
                 *_TRUTH,
                 _SUBSET,
-                Column("metric", "text", "the metric with the larger τ over all explainers"),
-                Column("variant", "text", "its variant"),
-                Column("than_metric", "text", "the other metric"),
-                Column("than_variant", "text", "its variant"),
-                Column(
+                ColumnSchema("metric", "text", "the metric with the larger τ over all explainers"),
+                ColumnSchema("variant", "text", "its variant"),
+                ColumnSchema("than_metric", "text", "the other metric"),
+                ColumnSchema("than_variant", "text", "its variant"),
+                ColumnSchema(
                     "difference",
                     "number",
                     "τ of `metric` less τ of `than_metric`, which can be negative without controls; empty, as all that follows, where the two metrics rank different explainers, where a ranked explainer has fewer than 30 instances, and where fewer than two explainers are left",
                 ),
-                Column("low", "number", "lower end of its interval"),
-                Column("high", "number", "upper end of it"),
-                Column("p", "number", "two-sided p, from the same resamples for both"),
-                Column("p_holm", "number", "p after Holm's correction over all pairs of this truth and subset"),
-                Column(
+                ColumnSchema("low", "number", "lower end of its interval"),
+                ColumnSchema("high", "number", "upper end of it"),
+                ColumnSchema("p", "number", "two-sided p, from the same resamples for both"),
+                ColumnSchema("p_holm", "number", "p after Holm's correction over all pairs of this truth and subset"),
+                ColumnSchema(
                     "same",
                     "flag",
                     "whether the two have the same τ in every resample, and count as one in Holm's correction",
@@ -355,25 +363,27 @@ TABLES = {
             keys=("metric", "variant", "gold", "agreement", "subset"),
             columns=(
                 *_METRIC,
-                Column("better", "text", "`higher` or `lower`"),
+                ColumnSchema("better", "text", "`higher` or `lower`"),
                 *_TRUTH,
                 _SUBSET,
-                Column("instances", "integer", "instances for which at least two explainers have a score"),
-                Column(
+                ColumnSchema("instances", "integer", "instances for which at least two explainers have a score"),
+                ColumnSchema(
                     "tau",
                     "number",
                     "mean over instances of τ between the metric's order of the explainers and that of their true scores",
                 ),
-                Column("tau_low", "number", "lower end of its interval"),
-                Column("tau_high", "number", "upper end of it"),
-                Column("ordered", "integer", "instances in which at least two explainers have different true scores"),
-                Column(
+                ColumnSchema("tau_low", "number", "lower end of its interval"),
+                ColumnSchema("tau_high", "number", "upper end of it"),
+                ColumnSchema(
+                    "ordered", "integer", "instances in which at least two explainers have different true scores"
+                ),
+                ColumnSchema(
                     "d",
                     "number",
                     "(concordant − discordant) / all pairs of explainers of one instance with different true scores",
                 ),
-                Column("d_low", "number", "lower end of its interval"),
-                Column("d_high", "number", "upper end of it"),
+                ColumnSchema("d_low", "number", "lower end of its interval"),
+                ColumnSchema("d_high", "number", "upper end of it"),
             ),
         ),
         TableSchema(
@@ -382,12 +392,12 @@ TABLES = {
             keys=("metric", "variant", "other_metric", "other_variant"),
             columns=(
                 *_METRIC,
-                Column("other_metric", "text", "the other metric"),
-                Column("other_variant", "text", "its variant"),
-                Column("explainers", "integer", "how many both ranked"),
-                Column("tau", "number", "Kendall's τ between their rankings"),
-                Column("tau_low", "number", "lower end of its interval over instances"),
-                Column("tau_high", "number", "upper end of it"),
+                ColumnSchema("other_metric", "text", "the other metric"),
+                ColumnSchema("other_variant", "text", "its variant"),
+                ColumnSchema("explainers", "integer", "how many both ranked"),
+                ColumnSchema("tau", "number", "Kendall's τ between their rankings"),
+                ColumnSchema("tau_low", "number", "lower end of its interval over instances"),
+                ColumnSchema("tau_high", "number", "upper end of it"),
             ),
         ),
         TableSchema(
@@ -396,24 +406,24 @@ TABLES = {
             keys=("metric", "variant"),
             columns=(
                 *_METRIC,
-                Column("better", "text", "`higher` or `lower`"),
-                Column(
+                ColumnSchema("better", "text", "`higher` or `lower`"),
+                ColumnSchema(
                     "method",
                     "text",
                     "`enumerated`: every set of k features was scored; `greedy`: sets were grown, and better or worse ones may exist",
                 ),
-                Column("instances", "integer", "number of instances"),
-                Column("sets", "integer", "number of sets that were scored, over all instances"),
-                Column("worst", "number", "the worst score"),
-                Column("best", "number", "the best score"),
-                Column("optima", "number", "mean number of sets that are equally good for an instance"),
-                Column("telling", "integer", "instances whose sets are not all equally good"),
-                Column(
+                ColumnSchema("instances", "integer", "number of instances"),
+                ColumnSchema("sets", "integer", "number of sets that were scored, over all instances"),
+                ColumnSchema("worst", "number", "the worst score"),
+                ColumnSchema("best", "number", "the best score"),
+                ColumnSchema("optima", "number", "mean number of sets that are equally good for an instance"),
+                ColumnSchema("telling", "integer", "instances whose sets are not all equally good"),
+                ColumnSchema(
                     "gold_<truth>",
                     "number",
                     "share of the true top k features in the best sets; their mean where several sets are best",
                 ),
-                Column(
+                ColumnSchema(
                     "gold_<truth>_telling", "number", "the same over the `telling` instances; empty if there are none"
                 ),
             ),
@@ -425,22 +435,22 @@ TABLES = {
             keys=("explainer",),
             columns=(
                 _EXPLAINER,
-                Column("asked", "integer", "instances that were explained a second time"),
-                Column(
+                ColumnSchema("asked", "integer", "instances that were explained a second time"),
+                ColumnSchema(
                     "instances",
                     "integer",
                     "those of them for which both explanations succeeded and one of them is not empty",
                 ),
-                Column(
+                ColumnSchema(
                     "same_features",
                     "number",
                     "share of `instances` with the same set of k features (fewer, if the explainer selects fewer)",
                 ),
-                Column("low", "number", "lower end of its exact (Clopper-Pearson) interval"),
-                Column("high", "number", "upper end of it"),
-                Column("overlap", "number", "mean share of the larger of the two sets that is in both"),
-                Column("same_order", "number", "share of `instances` with the same features in the same order"),
-                Column(
+                ColumnSchema("low", "number", "lower end of its exact (Clopper-Pearson) interval"),
+                ColumnSchema("high", "number", "upper end of it"),
+                ColumnSchema("overlap", "number", "mean share of the larger of the two sets that is in both"),
+                ColumnSchema("same_order", "number", "share of `instances` with the same features in the same order"),
+                ColumnSchema(
                     "deterministic",
                     "text",
                     "`yes` if all features and scores are the same, `no` if not; empty if nothing could be compared",
@@ -455,12 +465,12 @@ TABLES = {
             columns=(
                 _EXPLAINER,
                 *_METRIC,
-                Column("instances", "integer", "number of instances"),
-                Column("value", "number", "value with the run's seed"),
-                Column("value_again", "number", "value with the other seed"),
-                Column("difference", "number", "the second less the first"),
-                Column("se", "number", "standard error of `value` over these instances; none from fewer than 30"),
-                Column("noise_se", "number", "the part of it that is due to the explainer's seed"),
+                ColumnSchema("instances", "integer", "number of instances"),
+                ColumnSchema("value", "number", "value with the run's seed"),
+                ColumnSchema("value_again", "number", "value with the other seed"),
+                ColumnSchema("difference", "number", "the second less the first"),
+                ColumnSchema("se", "number", "standard error of `value` over these instances; none from fewer than 30"),
+                ColumnSchema("noise_se", "number", "the part of it that is due to the explainer's seed"),
             ),
             optional=True,
         ),
@@ -472,17 +482,17 @@ TABLES = {
                 *_METRIC,
                 *_TRUTH,
                 _SUBSET,
-                Column("tau", "number", "τ of the model as it is, on the same instances"),
-                Column("tau_lowest", "number", "smallest τ over all draws"),
-                Column("tau_highest", "number", "largest τ over all draws"),
-                Column("moves", "flag", "whether these differ", optional=True),
-                Column(
+                ColumnSchema("tau", "number", "τ of the model as it is, on the same instances"),
+                ColumnSchema("tau_lowest", "number", "smallest τ over all draws"),
+                ColumnSchema("tau_highest", "number", "largest τ over all draws"),
+                ColumnSchema("moves", "flag", "whether these differ", optional=True),
+                ColumnSchema(
                     "moved_by",
                     "text",
                     "the changes that alone change τ of all explainers, of `constant`, `orthogonal` and `scale`; `together` if only all at once do",
                 ),
-                Column("reparametrisations", "integer", "number of draws of each change"),
-                Column("instances", "integer", "number of instances"),
+                ColumnSchema("reparametrisations", "integer", "number of draws of each change"),
+                ColumnSchema("instances", "integer", "number of instances"),
             ),
             optional=True,
         ),
@@ -491,18 +501,20 @@ TABLES = {
             "What each part of the run cost. No two runs take the same time.",
             keys=("part", "name", "access"),
             columns=(
-                Column("part", "text", "`explainer`, `search`, `metric`, `noise` or `bounds`"),
-                Column("name", "text", "the explainer whose explanations are computed or searched, or the metric"),
-                Column("access", "text", "level of access of a search"),
-                Column(
+                ColumnSchema("part", "text", "`explainer`, `search`, `metric`, `noise` or `bounds`"),
+                ColumnSchema(
+                    "name", "text", "the explainer whose explanations are computed or searched, or the metric"
+                ),
+                ColumnSchema("access", "text", "level of access of a search"),
+                ColumnSchema(
                     "known",
                     "integer",
                     "explanations taken from earlier runs, which count with the cost that they had then",
                 ),
-                Column("seconds", "number", "seconds of one core"),
-                Column("model_rows", "integer", "rows that the model evaluated"),
-                Column("model_seconds", "number", "those of the `seconds` that the model took"),
-                Column(
+                ColumnSchema("seconds", "number", "seconds of one core"),
+                ColumnSchema("model_rows", "integer", "rows that the model evaluated"),
+                ColumnSchema("model_seconds", "number", "those of the `seconds` that the model took"),
+                ColumnSchema(
                     "model_calls",
                     "integer",
                     "calls of the model. Instances that wait for it at the same time share a call, and equal rows are evaluated once in a call: calls depend on how many instances were left to explain, rows do not",
@@ -511,6 +523,16 @@ TABLES = {
         ),
     )
 }
+
+OTHER_FILES = (
+    "costs.md", "dataset.json", "model.npz", "recommendation.json", "report.html", "tables.md", "tables.tex",
+)  # fmt: skip
+RESULT_FILES = tuple(sorted((*TABLES, *OTHER_FILES)))  # of a run folder, without its record, log and figures
+
+
+def get_table_file(name: str) -> str:
+    """Return the file of a table that is named without its suffix, such as metrics.csv."""
+    return next(file for file in TABLES if Path(file).stem == name)
 
 
 def render_columns(schema: TableSchema) -> str:
@@ -524,7 +546,7 @@ def render_columns(schema: TableSchema) -> str:
 
 
 def render_page(page: str) -> str:
-    """Return docs/run-folder.md with the text between the markers of each table made anew."""
+    """Return docs/run-folder.md with the text between the markers of each table replaced."""
     end = "<!-- end -->"
     for name, schema in TABLES.items():
         before, marker, after = page.partition(f"<!-- columns of {name} -->\n")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pandas as pd
 
@@ -42,15 +42,7 @@ class Findings:
     invariance: pd.DataFrame | None = None
     noise: pd.DataFrame | None = None
     noise_metrics: pd.DataFrame | None = None
-    tau_resamples: pd.DataFrame | None = field(default=None, metadata={"file": "tau_resamples.parquet"})
-
-
-OPTIONAL_TABLES = [one.name for one in fields(Findings) if one.default is None]  # which a run may not have
-
-
-def get_file_name(one: Field[Any]) -> str:
-    """The name of a table's file."""
-    return str(one.metadata.get("file", f"{one.name}.csv"))
+    tau_resamples: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)

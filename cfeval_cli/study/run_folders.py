@@ -11,8 +11,8 @@ import pandas as pd
 from cfeval_cli.core.files import make_folder, whole_file
 from cfeval_cli.errors import UserError
 from cfeval_cli.results import validation as checked
+from cfeval_cli.results.folder import JUDGES_FOLDER
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.results.store import JUDGES
 
 RECORD = "run.json"
 
@@ -33,13 +33,13 @@ def find_run_folders(folders: Sequence[Path], *, with_judges: bool = False) -> l
 
 def _is_judge(folder: Path) -> bool:
     """Return whether a run is a judge that belongs to the run above it."""
-    return folder.parent.name == JUDGES and (folder.parent.parent / RECORD).exists()
+    return folder.parent.name == JUDGES_FOLDER and (folder.parent.parent / RECORD).exists()
 
 
 def read_table(folder: Path, record: RunRecord, name: str, columns: Sequence[str]) -> pd.DataFrame:
     """Return a table of a run; ValueError if the record does not list it or a column is missing."""
-    checked.listed(record, name)
-    table = checked.table(folder / name)
+    checked.check_listed(record, name)
+    table = checked.read_table(folder / name)
     if missing := [column for column in columns if column not in table]:
         raise ValueError(f"{name} has no column {', '.join(missing)}; another version of cfeval wrote it")
     return table
@@ -50,7 +50,7 @@ def report_damage(problem: str) -> Iterator[None]:
     """Turn any error that damaged files cause into a UserError that begins with the problem."""
     try:
         yield
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.RESOURCE_ERRORS) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{problem}: {' '.join(reason.split())}.") from error
 

@@ -4,7 +4,7 @@ import json
 
 from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.pipeline.progress import Progress
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import RunFolder
 from tests import inside
 from tests.conftest import LITTLE
 
@@ -21,7 +21,7 @@ def test_a_run_is_written_once_and_its_results_are_left_alone(toy, tmp_path):
     plan = inside.planned(*settings, folder=toy.folder / "conf")
     for is_first in (True, False):
         folder = RunFolder(tmp_path, ["cfeval", "run"])
-        with folder.opened():
+        with folder.open():
             report = run_experiment(plan, folder, Progress())
         assert (report is not None) == is_first
         record = json.loads((tmp_path / "run.json").read_text())

@@ -107,13 +107,13 @@ OF_SUMS = ["truth=[signed,centered]", "gold=signed"]  # truths that other models
 
 def headline(folder):
     """What the command says in the end."""
-    found = folders.read(folder)
+    found = folders.read_results(folder)
     return write_verdict(found.findings, found.record).headline
 
 
 def page_of(folder):
     """The report, without its figures."""
-    return build.Report(folders.read(folder)).render_page({}, [])
+    return build.Report(folders.read_results(folder)).render_page({}, [])
 
 
 def read(place):

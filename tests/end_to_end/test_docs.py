@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cfeval_cli.report.verdict import write_verdict
-from cfeval_cli.results.read import read
+from cfeval_cli.results.read import read_results
 from tests import inside
 from tests.conftest import SCORED, unless
 
@@ -63,7 +63,7 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
     with alone(name):
         exec(compile(check, page.name, "exec"), {})
         inside.run(tmp_path / "run", *words, folder=tmp_path / "conf")
-    made = read(tmp_path / "run")
+    made = read_results(tmp_path / "run")
     metrics = made.findings.metrics
     assert metrics["value"].notna().sum() > 5 and write_verdict(made.findings, made.record).headline
     shown = {

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.report.page import build
-from cfeval_cli.results.read import read
+from cfeval_cli.results.read import read_results
 from tests.conftest import Toy
 from tests.end_to_end.test_run import FAST, SIX, same_figures
 
@@ -59,7 +59,7 @@ def run(loans, made):
 
 def page(folder):
     """The report, without its figures."""
-    return build.Report(read(folder)).render_page({}, [])
+    return build.Report(read_results(folder)).render_page({}, [])
 
 
 def test_an_outsider_recomputes_every_figure(run):

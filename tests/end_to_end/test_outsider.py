@@ -97,7 +97,7 @@ def test_numbers_and_constraints(loans, made):  # noqa: F811
 def test_training_rows_can_be_kept_out_of_the_folder(toy, made):
     folder = made(toy, *FEW, "metric=core", "training=359")  # of 480
     assert not (folder / "training.parquet").exists()
-    assert "training.parquet" not in checked.read(folder).files
+    assert "training.parquet" not in checked.read_verified_record(folder).files
     found = same_figures(folder)
     beyond = outsider.beyond(outsider.Run(folder))
     assert {variant for metric, variant, _ in found if beyond(metric, variant)} == {"marginal"}

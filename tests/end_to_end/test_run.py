@@ -15,7 +15,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline import explain as explain_stage
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.statistics.metrics_over_seeds import COLUMNS
 from cfeval_cli.study.sweep.gather import gather
 from tests import inside

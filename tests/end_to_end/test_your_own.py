@@ -16,7 +16,7 @@ from cfeval_cli.cli import data as data_command
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.pipeline.context import select_explained_instances
 from cfeval_cli.report.page import build
-from cfeval_cli.results.read import read
+from cfeval_cli.results.read import read_results
 from tests import inside
 from tests.conftest import cfeval
 
@@ -224,7 +224,7 @@ def test_classes_in_another_order_are_doubted(toy, tmp_path, monkeypatch, caplog
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["accuracy"]["test"] < 0.5 and "in another order than no, yes?" in record["doubts"][0]
     assert "less often than a guess" in caplog.text
-    page = build.Report(read(tmp_path / "run")).render_page({}, [])
+    page = build.Report(read_results(tmp_path / "run")).render_page({}, [])
     assert "less often than a guess" in page and "5 instances are too few" in page
 
 

@@ -153,7 +153,7 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
         ("run.json", b" " * ((1 << 26) + 1), "has more than"),
         ("metrics.csv", HEADING + b"c,label,a,,False,1,1,20,higher,\n" * 2, "two lines of the same"),
         ("metrics.csv", HEADING + b"c,label,a,,False,1,1,20,best,\n", "better is one of"),
-        ("metrics.csv", HEADING + b"new,label,a,,False,1,1,20,higher,\n", "does not tell of"),
+        ("metrics.csv", HEADING + b"new,label,a,,False,1,1,20,higher,\n", "has a metric that is not in run.json"),
         ("metrics.csv", b"\xff\xfe", "utf-8"),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.recommend import plan_judge
 from cfeval_cli.report.page.build import Report
 from cfeval_cli.results import read as folders
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import RunFolder
 from tests import inside
 from tests.conftest import LITTLE
 
@@ -48,7 +48,7 @@ def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(
             assert value == pytest.approx(metrics["recall", gold, name])
     first = (run / "tables.md").read_text().splitlines()[0]
     assert first == "**Which explainer to use on this model**"
-    report = Report(folders.read(run))
+    report = Report(folders.read_results(run))
     assert len(report.recommendation.headlines) == 2 and "What contributed?" in report.render_page({}, [])
 
 
@@ -63,7 +63,7 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
 
     def again():
         folder = RunFolder(tmp_path, ["cfeval", "run"])
-        with folder.opened():
+        with folder.open():
             assert run_experiment(plan, folder, Progress())
         names = ("recommendation.json", "metrics.csv", "scores.parquet", "judges/tree/metrics.csv")
         return {name: (tmp_path / name).read_bytes() for name in names}

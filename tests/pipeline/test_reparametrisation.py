@@ -16,7 +16,7 @@ from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.score import compute_scores
 from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
 from cfeval_cli.report.page import build
-from cfeval_cli.results.read import read
+from cfeval_cli.results.read import read_results
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import compute_findings
@@ -311,7 +311,7 @@ def test_a_run_writes_the_ranges_and_marks_what_moves(toy, made):
     assert by["proximity", "probability"] and by["c_soft", "probability"] and by["comprehensiveness", "del"]
     assert not by["validity_soft", "probability"] and not by["comprehensiveness", "marginal"]
     tables, tex = ((folder / name).read_text() for name in ("tables.md", "tables.tex"))
-    page = build.Report(read(folder)).render_page({}, [])
+    page = build.Report(read_results(folder)).render_page({}, [])
     for text in (tables, tex, page):
         assert "depends on an arbitrary constant of the model, not on its predictions" in text
         assert "What an arbitrary constant of the model moves" in text

@@ -112,7 +112,7 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
          ["shapley", "contrast", "responsibility", "used"]),
     ):  # fmt: skip
         folder = made(toy, *model, *every)
-        found = folders.read(folder)
+        found = folders.read_results(folder)
         record = found.record
         assert sorted(record.truths) == sorted(names) and record.settings.gold == ["shapley", "contrast"]
         told = record.truths["shapley"]

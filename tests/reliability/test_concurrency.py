@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cfeval_cli.cache.disk import Disk
-from cfeval_cli.results.validation import read
+from cfeval_cli.results.validation import read_verified_record
 from tests.conftest import TOY, serving, start
 
 RUNS = 2
@@ -89,7 +89,7 @@ def test_runs_in_the_same_second(site, tmp_path):
     together(RUNS, words, tmp_path, MEETING.format(folder=str(Counting.met)))
     folders = sorted(tmp_path.glob("outputs/*/*"))
     assert len(folders) == RUNS
-    assert all(read(folder).status == "complete" for folder in folders)  # every file as its hash says
+    assert all(read_verified_record(folder).status == "complete" for folder in folders)  # every file as its hash says
     assert len({(folder / "metrics.csv").read_bytes() for folder in folders}) == 1
     assert {json.loads((folder / "run.json").read_text())["data"]["sha256"] for folder in folders} == {digest}
     assert Counting.asked == 1  # the others waited for the one that fetched

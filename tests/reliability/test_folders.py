@@ -14,8 +14,8 @@ from cfeval_cli.core.files import locked, refuse_linked_path
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.page import build
 from cfeval_cli.report.plots import Plot, make_figure
-from cfeval_cli.results.store import RunFolder
-from cfeval_cli.results.validation import read
+from cfeval_cli.results.folder import RunFolder
+from cfeval_cli.results.validation import read_verified_record
 from tests.conftest import LITTLE, cfeval
 
 SMALL = (
@@ -54,10 +54,10 @@ def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
     before, another = everything(run), RunFolder(run, [])
     with pytest.raises(UserError, match="k=99 is more than"):
         toy.compute(run, *SMALL, "k=99", "redo=true")
-    with locked(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.opened():
+    with locked(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.open():
         raise AssertionError
     assert everything(run) == before
-    assert read(run).status == "complete"
+    assert read_verified_record(run).status == "complete"
 
 
 def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tmp_path):
@@ -67,7 +67,7 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     record |= {"status": "running", "files": {"model.npz": record["files"]["model.npz"]}}
     (run / "run.json").write_text(json.dumps(record))
     toy.compute(run, *SMALL, "k=2", "figures=[svg]")
-    record = read(run)
+    record = read_verified_record(run)
     assert {str(path) for path in everything(run)} - {"run.json", "notes.txt"} == set(record.files)
     assert "bounds.csv" not in record.files and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
     assert record.settings.k == 2 and not record.resumed and "report.html" not in record.files
@@ -76,14 +76,14 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
         toy.compute(run, *SMALL)
     assert everything(run) == before
     toy.compute(run, *SMALL, "redo=true")
-    assert read(run).settings.k == 1 and everything(run) != before
+    assert read_verified_record(run).settings.k == 1 and everything(run) != before
 
 
 def test_files_that_are_of_no_run_are_not_overwritten(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.csv").write_text("mine")
-    refused = pytest.raises(UserError, match=r"metrics\.csv is not of a run, and would be lost")
-    with refused, RunFolder(tmp_path / "run", []).opened():
+    refused = pytest.raises(UserError, match=r"metrics\.csv was not written by a run, and would be overwritten")
+    with refused, RunFolder(tmp_path / "run", []).open():
         raise AssertionError
     assert (tmp_path / "run" / "metrics.csv").read_text() == "mine"
 
@@ -105,7 +105,7 @@ def test_a_report_is_made_anew_and_its_hashes_with_it(run, command):
     with pytest.raises(UserError, match="is missing, or a link"):
         command(gather.main, "run", "--into", "g")
     command(report.main, "run")
-    assert (run / "report.html").read_bytes() == page and read(run).status == "complete"
+    assert (run / "report.html").read_bytes() == page and read_verified_record(run).status == "complete"
 
 
 def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
@@ -129,7 +129,7 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
             command(main, *words)
     with pytest.raises(UserError, match="is a symbolic link"):  # as for a sweep and the atlas
         build.save_figures({"ranks": Plot(make_figure(1, 1), "", "")}, tmp_path / "gathered", ["png"])
-    with pytest.raises(UserError, match="figures is a symbolic link"), RunFolder(run, []).opened():
+    with pytest.raises(UserError, match="figures is a symbolic link"), RunFolder(run, []).open():
         raise AssertionError
     assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(
         ("ranks.png", "config.yaml", "mine.yaml"), "before"
@@ -215,7 +215,7 @@ def test_a_link_outside_the_working_directory_is_the_users_own_choice(toy, tmp_p
     monkeypatch.chdir(tmp_path / "here")
     refuse_linked_path(tmp_path / "link" / "run")
     toy.compute(tmp_path / "link" / "run", *SMALL)
-    assert read(tmp_path / "real" / "run").status == "complete"
+    assert read_verified_record(tmp_path / "real" / "run").status == "complete"
 
 
 def test_the_jobs_of_a_sweep_stay_in_its_folder(toy, run, tmp_path):
@@ -248,4 +248,4 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
     told = cfeval(*words[1:], cwd=tmp_path, code=1).stderr
     assert "explainer.bad failed on every instance" in told and "All other results are complete." in told
-    assert read(tmp_path / "run").explained["bad"].faults == 20
+    assert read_verified_record(tmp_path / "run").explained["bad"].faults == 20

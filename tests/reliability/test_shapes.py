@@ -8,7 +8,7 @@ import pytest
 from cfeval_cli.pipeline import explanation_job
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import RunFolder
 from tests.inside import planned
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"

@@ -12,7 +12,7 @@ from cfeval_cli.report.build_brief import build_brief, rank_cells
 from cfeval_cli.report.numbers import SHORT, SIGNIFICANT, write_three_digits
 from cfeval_cli.report.render.narrow import render_narrow, split_camel_case
 from cfeval_cli.report.table import Cell, Row, Table, Title
-from cfeval_cli.results.read import read
+from cfeval_cli.results.read import read_results
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 FIVE = ("explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=30")
@@ -96,7 +96,7 @@ def test_control_characters_are_shown_and_not_obeyed():
 
 
 def findings(folder):
-    opened = read(folder)
+    opened = read_results(folder)
     return opened.findings, opened.record
 
 

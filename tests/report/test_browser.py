@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from cfeval_cli.report.page import build
-from cfeval_cli.results.read import read
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.folder import replace_files
+from cfeval_cli.results.read import read_results
 from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import reseal
 from tests.report.test_page import SWEPT
@@ -46,7 +46,7 @@ def reports(toy, toy_text, made):
     text = made(toy_text, "explainer=[random,omission,lr]", SCORED, "gold=signed", "resamples=0", *moved, copy=True)
     for folder in (table, text):
         reseal(folder)
-        RunFolder.remake(folder, read(folder).record, build.Report(read(folder)).make_files([]))
+        replace_files(folder, read_results(folder).record, build.Report(read_results(folder)).make_files([]))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
         shutil.copytree(made(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
@@ -90,7 +90,7 @@ ODD = {
 def test_sweeps_and_odd_runs_make_sane_pages(opened, reports, made, toy, name):
     if name in ODD:
         odd = made(toy, *ODD[name], copy=True)
-        RunFolder.remake(odd, read(odd).record, build.Report(read(odd)).make_files([]))
+        replace_files(odd, read_results(odd).record, build.Report(read_results(odd)).make_files([]))
         reports[name] = odd / "report.html"
     page = opened(name)
     assert page.locator("h1").is_visible() and page.locator("figure svg").count() >= 1

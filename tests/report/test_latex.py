@@ -14,7 +14,7 @@ from cfeval_cli.report.numbers import TENTH_PERCENT
 from cfeval_cli.report.page.build import Report
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.table import Cell, Row, Table, Title
-from cfeval_cli.results.read import read
+from cfeval_cli.results.read import read_results
 from tests.inside import planned
 from tests.records import change_record
 
@@ -67,7 +67,7 @@ def test_every_cell_stands_somewhere_and_what_is_narrow_takes_one_column(columns
 def test_chosen_metrics_have_rows_and_others_have_not(toy, made):
     three = ("explainer=[random,omission,lr]", "metric=[comprehensiveness,sufficiency,proximity,validity_soft,recall]")
     folder = made(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
-    told = read(folder)
+    told = read_results(folder)
     whole = replace(told, record=change_record(told.record, settings={"tables": {"metrics": None}}))  # all
     chosen, everything = (folder / "tables.tex").read_text(), dict(Report(whole).make_texts())["tables.tex"].decode()
     assert "Comp. (del.)" in chosen and "soft" in chosen and "GroundTruth" in chosen
@@ -91,7 +91,7 @@ def test_a_choice_that_is_none_is_refused(wanted):
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
 def test_the_tables_of_a_run_are_compiled_and_none_is_wider_than_its_place(toy, made, tmp_path):
-    text = dict(Report(read(made(toy))).make_texts())["tables.tex"].decode()
+    text = dict(Report(read_results(made(toy))).make_texts())["tables.tex"].decode()
     text += "".join(render_latex(table(n, 50, f"{n} columns", ["A note."])) for n in (2, 6, 16))
     page = r"\documentclass[twocolumn]{article}\usepackage[margin=2cm]{geometry}\usepackage{booktabs}\begin{document}"
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)

@@ -19,7 +19,7 @@ from cfeval_cli.report.page import build, instance_browser, provenance
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.verdict import _Judged, write_verdict
-from cfeval_cli.results.read import read
+from cfeval_cli.results.read import read_results
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.gather import gather
 from cfeval_cli.study.sweep.page import write_page
@@ -39,7 +39,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 def opened(folder):
     """A folder that was changed for a test, by one who knows how."""
     reseal(folder)
-    return read(folder)
+    return read_results(folder)
 
 
 def page(folder, figures=True):
@@ -128,7 +128,7 @@ def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, mad
     monkeypatch.setattr("sys.argv", ["cfeval", str(folder), "--figures", "svg,png"])
     report.main()
     assert {path.suffix for path in (folder / "figures").iterdir()} == {".pdf", ".svg", ".png"}
-    assert read(folder).record.status == "complete"  # with the hashes of the new files
+    assert read_results(folder).record.status == "complete"  # with the hashes of the new files
     capsys.readouterr()
     for words, message in (
         ((str(folder), "--figures", "gif"), "there is no format 'gif'. There is: png, svg, pdf."),
@@ -168,7 +168,9 @@ def test_names_with_markup_stay_names(toy, made):
     described["features"][0]["name"] = described["values"][0][0] = EVIL
     (folder / "dataset.json").write_text(json.dumps(described))
     told = opened(folder)
-    drawn = distributions.draw_distributions(told.predicted, told.edits(), told.shown, told.record)
+    drawn = distributions.draw_distributions(
+        told.predictions, told.iterate_edits(), told.displayed_explainers, told.record
+    )
     html = check(build.Report(told).render_page(drawn, []))  # of the others tests/hostile/test_names.py has such names
     assert "<svg" in html
     assert "<img" not in html and html.count("</script>") == 3 and "49" not in re.findall(r"\$x.{30}", html)[0]
@@ -294,7 +296,7 @@ def test_what_the_browser_shows_is_what_the_files_say(toy, made):
 
 
 def test_too_many_bytes_make_fewer_instances(toy, made, monkeypatch):
-    folder = read(made(toy, FOUR))
+    folder = read_results(made(toy, FOUR))
     monkeypatch.setattr(instance_browser, "_MAX_BYTES", 12_000)
     instances = instance_browser.build_browser(folder).to_dict()["instances"]
     assert 1 <= len(instances) < 40 and len(json.dumps(instances)) < 20_000
@@ -401,7 +403,7 @@ def test_only_effects_are_coloured(toy, made):
     folder = opened(made(toy, FOUR))
     browser = instance_browser.build_browser(folder)
     assert dict(zip(browser.explainers, browser.has_effects, strict=True)) == {
-        folder.record.explainers[name]: name != "random" for name in folder.shown
+        folder.record.explainers[name]: name != "random" for name in folder.displayed_explainers
     }
     assert folder.record.effects["random"] is False
 
@@ -426,7 +428,7 @@ def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path, monk
     for change, reason in (({"status": "failed"}, "its status is failed"), ({"schema": 0}, "another version")):
         (folder / "run.json").write_text(json.dumps(record | change))
         with pytest.raises(UserError, match=reason):
-            read(folder)
+            read_results(folder)
     (folder / "run.json").write_text(json.dumps(record))
     monkeypatch.setattr("sys.argv", ["cfeval", str(folder), "--into", str(tmp_path)])
     with pytest.raises(SystemExit):  # the report of one run goes into its own folder
@@ -437,7 +439,7 @@ def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path, monk
         report.main()
     (folder / "metrics.csv").unlink()
     with pytest.raises(UserError, match=r"metrics\.csv is missing"):
-        read(folder)
+        read_results(folder)
     done = cfeval("report", str(tmp_path), cwd=tmp_path, code=2)
     assert "contains a run.json" in done.stderr and done.stderr.startswith("cfeval: ")
 

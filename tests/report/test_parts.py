@@ -12,7 +12,7 @@ from cfeval_cli.report.page.examples import select_examples
 from cfeval_cli.report.page.instance_browser import build_browser
 from cfeval_cli.report.table import Title
 from cfeval_cli.report.titles import name_truths
-from cfeval_cli.results.read import read
+from cfeval_cli.results.read import read_results
 from cfeval_cli.results.record import DefinitionsEntry
 from tests.records import change_record
 from tests.report.conftest import text_of
@@ -20,7 +20,7 @@ from tests.report.conftest import text_of
 
 @pytest.fixture(scope="module")
 def folder(toy, made):
-    return read(
+    return read_results(
         made(toy, "explainer=[random,omission,decision_boundary,lr]", "metric=[dfr,validity,c,recall,hit]", "k=2")
     )
 
@@ -56,7 +56,7 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
     most = named.loc[[instance.id for instance in browser.instances]].sort_values(ascending=False)
     ids = [int(re.match(r"Instance (\d+):", example.title)[1]) for example in shown]
     assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
-    features = folder.described.features
+    features = folder.data.features
     for number, example in zip(ids, shown, strict=True):
         known = folder.instances.set_index("instance").loc[number]
         for row in example.rows:
@@ -70,7 +70,7 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
             assert row.flips == bool(after != known["predicted"])
             if row.flips:
                 assert row.outcome.startswith("flips") and "→" in row.edit
-        truth = folder.told("truth.parquet", [number]).query("truth == 'contrast'")
+        truth = folder.read_rows("truth.parquet", [number]).query("truth == 'contrast'")
         importance = truth["importance"].iloc[0]
         top = sorted(range(len(importance)), key=lambda j: -importance[j])[:2]
         assert {part.partition(" = ")[0] for part in dict(example.reference)["change"].split(", ")} == {

@@ -40,7 +40,7 @@ def said(**changes):
     folder = SimpleNamespace(
         recommendation_record=parse_recommendation(told),
         record=RECORD,
-        described=SimpleNamespace(features=["age", "sex"]),
+        data=SimpleNamespace(features=["age", "sex"]),
     )
     return write_recommendation(folder)
 
@@ -95,7 +95,7 @@ def test_what_is_damaged_is_named_and_what_is_not_there_is_nothing():
     folder = SimpleNamespace(
         recommendation_record=parse_recommendation(TOLD),
         record=RECORD,
-        described=SimpleNamespace(features=[]),
+        data=SimpleNamespace(features=[]),
         folder=Path("x"),
     )
     with pytest.raises(UserError, match=r"recommendation\.json is damaged"):

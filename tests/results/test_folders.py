@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import UserError
-from cfeval_cli.results import store as write
+from cfeval_cli.results import tables
 from cfeval_cli.results import validation as checked
-from cfeval_cli.results.read import read
-from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.files import ResultFiles
+from cfeval_cli.results.folder import RunFolder
+from cfeval_cli.results.read import read_results
 from tests.conftest import seal
 
 SOME = ("explainer=[random,lr]", "n_explain=20")
@@ -18,18 +20,18 @@ SOME = ("explainer=[random,lr]", "n_explain=20")
 
 def test_what_is_read_is_what_was_written(toy, made):
     folder = made(toy, *SOME)
-    record = checked.read(folder)
-    assert record.schema_ == checked.SCHEMA and record.status == "complete"
-    found = read(folder, record)
+    record = checked.read_verified_record(folder)
+    assert record.schema_ == checked.SCHEMA_VERSION and record.status == "complete"
+    found = read_results(folder, record)
     written = pd.read_csv(folder / "metrics.csv")
     assert found.findings.metrics["value"].to_numpy() == pytest.approx(written["value"].to_numpy(), nan_ok=True)
     assert set(written["role"]) == {"judged", "truth", "fact"}
-    assert RunFolder(folder, []).results == record.inputs
+    assert RunFolder(folder, []).complete_inputs == record.inputs
 
 
 def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, made):
     folder = made(toy, *SOME)
-    record = checked.read(folder)
+    record = checked.read_verified_record(folder)
     instances = pd.read_parquet(folder / "instances.parquet")
     positive = instances["probability"].to_numpy()
     kept = np.where(instances["predicted"] == 1, positive, 1 - positive)
@@ -49,8 +51,8 @@ def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):
         folder = made(toy, *SOME, copy=True)
         change(folder / "metrics.csv")
         with pytest.raises(UserError, match=r"metrics\.csv is (missing|not as the run left it)"):
-            checked.read(folder)
-        assert RunFolder(folder, []).results is None  # it is computed again
+            checked.read_verified_record(folder)
+        assert RunFolder(folder, []).complete_inputs is None  # it is computed again
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):
     [
         (
             lambda record: record.update(schema=2),
-            f"written by another version of cfeval .schema 2, not {checked.SCHEMA}",
+            f"written by another version of cfeval .schema 2, not {checked.SCHEMA_VERSION}",
         ),
         (lambda record: record.update(status=None), "not the record of a run"),
         (lambda record: record["settings"].update(k="x"), "settings.k must be a whole number"),
@@ -76,7 +78,7 @@ def test_a_record_of_another_kind_is_refused(toy, made, change, message):
     change(record)
     (folder / "run.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match=message):
-        checked.read(folder)
+        checked.read_verified_record(folder)
 
 
 LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "gold=centered",
@@ -86,8 +88,8 @@ LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs
 
 def in_row_groups(toy, made, monkeypatch, search):
     """The run of LARGE in small parts; its seed is said, so that it is another one to those who keep runs."""
-    monkeypatch.setattr(write, "_PART", 7)
-    monkeypatch.setattr(write, "_ROWS", 50)
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 7)
+    monkeypatch.setattr(tables, "SCALAR_ROWS_PER_GROUP", 50)
     return made(toy, *LARGE, f"search={search}", "seed=0")
 
 
@@ -108,37 +110,37 @@ def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, monk
 @pytest.mark.parametrize("search", ["discrete", "continuous"])
 def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(toy, made, monkeypatch, search):
     path = in_row_groups(toy, made, monkeypatch, search)
-    results = read(path, checked.read(path))
-    ids = results.predicted["instance"].to_numpy()[[1, 2, 13]].tolist()
+    results = read_results(path, checked.read_verified_record(path))
+    ids = results.predictions["instance"].to_numpy()[[1, 2, 13]].tolist()
     for name in ("instances", "explanations", "counterfactuals", "truth"):
         whole = pd.read_parquet(results.folder / f"{name}.parquet")
         mine = whole["instance"].isin(ids)
         if "explainer" in whole:
             mine &= whole["explainer"].isin(["random", "lr"])  # the rungs of a ladder are not shown
-        told = results.told(f"{name}.parquet", ids)
+        told = results.read_rows(f"{name}.parquet", ids)
         assert told["instance"].tolist() == whole.loc[mine, "instance"].tolist() and len(told) >= 3
         for column in whole:
             pairs = zip(told[column], whole.loc[mine, column], strict=True)
             assert all(repr(one) == repr(two) for one, two in pairs), (name, column)
     edits = pd.read_parquet(results.folder / "counterfactuals.parquet")
     edits = edits[edits["explainer"].isin(["random", "lr"])]
-    parts = [part.astype(object) for part in results.edits()]
+    parts = [part.astype(object) for part in results.iterate_edits()]
     found = pd.concat(parts)
     for column in found:
         one, two = (table[column].astype(object).fillna(-9).tolist() for table in (found, edits))
         assert one == two, column
     assert len(parts) > 1 and {"distance", "probability", "converged", "steps"} <= set(found)
-    assert results.moved == edits["vectors"].notna().any() == (search == "continuous")
+    assert results.moves_embeddings == edits["vectors"].notna().any() == (search == "continuous")
 
 
 def test_a_table_whose_first_part_has_nothing_is_written_too(tmp_path):
     """A column of empty lists, or of nothing, is of no kind until a part has something."""
-    folder = RunFolder(tmp_path, [])
+    files = ResultFiles(tmp_path, Scratch(tmp_path))
     parts = [
         pd.DataFrame({"a": [[], []], "b": [None, None]}),
         pd.DataFrame({"a": [[1], []], "b": ["x", None]}),
     ]
-    folder._write_parts("some.parquet", [lambda part=part: part for part in parts])
+    files.write_row_groups("some.parquet", [lambda part=part: part for part in parts])
     back = pd.read_parquet(tmp_path / "some.parquet")
     assert [list(one) for one in back["a"]] == [[], [], [1], []] and back["b"].tolist()[2] == "x"
 
@@ -153,7 +155,7 @@ def test_a_run_that_computed_nothing_takes_back_the_folders_it_made_and_no_other
     (path / ".hydra").mkdir(parents=True)
     (path / ".hydra" / "config.yaml").write_text("k: 1\n")
     folder = RunFolder(path, [])
-    with folder.opened():
+    with folder.open():
         pass
     folder.discard()
     assert not path.exists() and (tmp_path / left).is_dir() and not any((tmp_path / left).iterdir())
@@ -172,7 +174,7 @@ def test_figures_of_a_record_are_formats(toy, made):
     record["settings"]["figures"] = ["../../x.svg"]
     (folder / "run.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match=r"settings\.figures\.0 must be one of png, svg, pdf"):
-        checked.read(folder)
+        checked.read_verified_record(folder)
 
 
 def test_load_of_a_sweep_names_its_runs(tmp_path):

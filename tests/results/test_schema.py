@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cfeval_cli.results.schema import TABLES, Column, TableSchema, render_columns, render_page
+from cfeval_cli.results.schema import TABLES, ColumnSchema, TableSchema, render_columns, render_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
 WIDE = ("explainer=[random,omission,lr,ladder]", "noise=20", "bounds=20", "reparametrisations=2", "resamples=100")
@@ -57,8 +57,12 @@ def test_the_page_follows_from_the_schema():
 
 
 def test_a_column_that_is_missing_or_unknown_is_named():
-    schema = TableSchema("t.csv", "", ("a",), (Column("a", "text", ""), Column("b", "text", "", optional=True),
-                                               Column("g_<truth>", "number", "")))  # fmt: skip
+    columns = (
+        ColumnSchema("a", "text", ""),
+        ColumnSchema("b", "text", "", optional=True),
+        ColumnSchema("g_<truth>", "number", ""),
+    )
+    schema = TableSchema("t.csv", "", ("a",), columns)
     assert schema.find_problem(["a"]) is None and schema.find_problem(["b", "g_shapley", "a"]) is None
     assert schema.find_problem(["b"]) == "t.csv has no column a"
     assert schema.find_problem(["a", "c"]) == "t.csv has an unknown column c"

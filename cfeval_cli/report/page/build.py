@@ -163,7 +163,9 @@ def _use_python_strings(table: pd.DataFrame) -> pd.DataFrame:
 def draw_figures(results: Results) -> dict[str, Plot]:
     """Return all figures of a run by name, in the order of the page."""
     figures = plots.draw_plots(results.findings, results.costs, results.record)
-    figures |= distributions.draw_distributions(results.predicted, results.edits(), results.shown, results.record)
+    figures |= distributions.draw_distributions(
+        results.predictions, results.iterate_edits(), results.displayed_explainers, results.record
+    )
     order = [name for names in _PARTS.values() for name in names]
     return dict(sorted(figures.items(), key=lambda item: order.index(item[0].partition("_")[0])))
 

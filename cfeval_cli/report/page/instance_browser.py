@@ -97,7 +97,7 @@ def select_spread(probability: Floats, count: int) -> Ints:
 
 def build_browser(results: Results, required_ids: Sequence[int] = ()) -> InstanceBrowser:
     """Build the browser of some instances, the required ones among them; fewer if they take too many bytes."""
-    ids, predictions = results.predicted["instance"].to_numpy(), _summarize_predictions(results.predicted)
+    ids, predictions = results.predictions["instance"].to_numpy(), _summarize_predictions(results.predictions)
     required = np.flatnonzero(np.isin(ids, required_ids))
 
     def build(count: int) -> InstanceBrowser:
@@ -119,21 +119,21 @@ def _summarize_predictions(predicted: pd.DataFrame) -> Floats:
 
 
 def _build(results: Results, ids: Sequence[int]) -> InstanceBrowser:
-    data, record = results.described, results.record
-    explainers, levels = results.shown[:_MAX_EXPLAINERS], list(record.levels)
+    data, record = results.data, results.record
+    explainers, levels = results.displayed_explainers[:_MAX_EXPLAINERS], list(record.levels)
     numbers: dict[str, int] = {}  # of the names of values
 
     def number_name(name: str) -> int:
         return numbers.setdefault(name, len(numbers))
 
     def number_value(feature: int, code: int) -> int:
-        return number_name(data.value(feature, code))
+        return number_name(data.get_name(feature, code))
 
-    rows = results.told("instances.parquet", ids)
+    rows = results.read_rows("instances.parquet", ids)
     codes = np.stack(rows["codes"].to_list()).astype(np.int32)
     reference = _find_reference_features(results, ids)
-    explanations = _index_rows(results.told("explanations.parquet", ids))
-    edits = results.told("counterfactuals.parquet", ids)
+    explanations = _index_rows(results.read_rows("explanations.parquet", ids))
+    edits = results.read_rows("counterfactuals.parquet", ids)
     counterfactuals = _index_rows(_add_nearest(edits, dict(zip(ids, codes, strict=True)), results.embeddings))
     instances = []
     for i, (number, row) in enumerate(zip(ids, rows.to_dict("records"), strict=True)):
@@ -174,7 +174,7 @@ def _build(results: Results, ids: Sequence[int]) -> InstanceBrowser:
         truths=list(reference),
         k=record.settings.k,
         n_instances=record.instances,
-        moves_embeddings=results.moved,
+        moves_embeddings=results.moves_embeddings,
         instances=instances,
     )
 
@@ -183,7 +183,7 @@ def _find_reference_features(results: Results, ids: Sequence[int]) -> dict[str, 
     """Return the k most important features (n, k) by each ground truth, the leading one first; none without a truth."""
     if "truth.parquet" not in results.record.files:
         return {}
-    rows = results.told("truth.parquet", ids)
+    rows = results.read_rows("truth.parquet", ids)
     features = {}
     for name in name_truths(rows["truth"], results.record):
         importance = rows[rows["truth"] == name].set_index("instance")["importance"].loc[list(ids)]

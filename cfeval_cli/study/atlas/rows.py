@@ -40,9 +40,9 @@ _INSTANCES = ("metric", "variant", "gold", "agreement", "subset", "tau", "d")
 
 def read_rows(folder: Path) -> pd.DataFrame:
     """Return the rows of a run folder; UserError if it has none."""
-    record = checked.read(folder)
+    record = checked.read_verified_record(folder)
     with report_damage(f"{folder} is not taken into the atlas"):
-        checked.complete(record, _RECORD)
+        checked.check_complete(record, _RECORD)
         if not record.truths:
             raise ValueError("its model has no ground truth")
         tables = {

@@ -16,7 +16,7 @@ import pandas as pd
 from cfeval_cli import __version__
 from cfeval_cli.core.files import as_csv, whole_file
 from cfeval_cli.errors import UserError, escape_controls
-from cfeval_cli.results.validation import LARGEST, TOO_MUCH
+from cfeval_cli.results.validation import MAX_FILE_BYTES, RESOURCE_ERRORS
 from cfeval_cli.study.atlas.rows import COLUMNS, KEY, TAUS, TYPES, read_rows
 
 NAME = "atlas.parquet"
@@ -136,7 +136,7 @@ def read(path: Path) -> Atlas:
     import pyarrow.parquet as pq
 
     try:
-        if not path.is_file() or path.stat().st_size > LARGEST:
+        if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
             raise ValueError("it is no file of reasonable size")
         table = pq.read_table(path)
         about = json.loads((table.schema.metadata or {})[_ABOUT])
@@ -150,7 +150,7 @@ def read(path: Path) -> Atlas:
         left = about["left"]
         if not isinstance(left, list) or not all(isinstance(one, str) for one in left):
             raise ValueError("it does not tell what was left out")
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, pa.ArrowException, *TOO_MUCH) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, pa.ArrowException, *RESOURCE_ERRORS) as error:
         raise UserError(f"{path} is no atlas: {' '.join(str(error).split())}.") from error
     return Atlas(told, left)
 

@@ -64,9 +64,9 @@ def compare_strategies(folders: Sequence[Path], into: Path) -> StrategyCompariso
 
 def _read_choices(folder: Path) -> tuple[RunRecord, list[ExplainerChoice]]:
     """Read the choices of a run; none if it is not complete, or its model has no ground truth."""
-    record = checked.read(folder)
+    record = checked.read_verified_record(folder)
     if record.status != "complete" or not record.truths:
         return record, []
     with report_damage(f"{folder} is damaged, or of another version of cfeval; leave it out"):
-        checked.tells(record, _RECORD)
-        return record, list_choices(record, checked.table(folder / "metrics.csv"))
+        checked.check_entries(record, _RECORD)
+        return record, list_choices(record, checked.read_table(folder / "metrics.csv"))

@@ -30,14 +30,14 @@ _CORRELATIONS = [
 
 def read_run(path: Path, name: str) -> SweepRun:
     """Read a run folder under the name that the sweep shows."""
-    record = checked.read(path)
+    record = checked.read_verified_record(path)
     with report_damage(f"{path} cannot be gathered"):
         if record.overrides is None:
             raise ValueError("run.json has no overrides")
         overrides = parse_overrides(record.overrides)
         if record.status != "complete":
             return SweepRun(name, record, overrides)
-        checked.tells(record, (*_RECORD, *(f"settings.{key}" for key in _SETTINGS)))
+        checked.check_entries(record, (*_RECORD, *(f"settings.{key}" for key in _SETTINGS)))
         metrics = _read_table(path, record, "metrics.csv", _METRICS)
         correlations = _read_table(path, record, "correlations.csv", _CORRELATIONS)
         checked.check_tables(record, metrics, correlations)
@@ -53,7 +53,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
 def _read_table(path: Path, record: RunRecord, name: str, columns: list[str]) -> pd.DataFrame:
     table = read_table(path, record, name, columns)
     # pandas groups Python strings in half the time, among so few rows
-    types = {column: object if column in checked.WORDS else float for column in columns}
+    types = {column: object if column in checked.TEXT_COLUMNS else float for column in columns}
     return pd.DataFrame(table[columns]).astype(types)
 
 

@@ -102,7 +102,7 @@ DAMAGES = {
     "a file": (lambda f: (f / "correlations.csv").unlink(), "missing"),
     "half a run": (lambda f: told(f, status="failed"), "not complete: its status is failed"),
     "no truth": (lambda f: told(f, truths={}), "has no ground truth"),
-    "no model": (lambda f: told(f, model="gone"), "does not tell model"),
+    "no model": (lambda f: told(f, model="gone"), "has no entry model"),
     "odd levels": (lambda f: told(f, levels=3), "damaged"),
     "odd costs": (lambda f: told(f, model_rows={"metric.c_soft": "many"}), "metric.c_soft must be a whole number"),
     "no record": (lambda f: (f / "run.json").write_text("{"), "damaged"),

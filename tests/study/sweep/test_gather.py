@@ -409,7 +409,11 @@ def test_components_in_run_folder_are_not_instantiated(tmp_path, monkeypatch):
         ("run.json", '{"status": "complete", "schema": 6, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
         ("run.json", '{"status": "complete", "schema": 6, "files": {}}', "run.json has no overrides"),
         ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": [[]]}', "overrides.0 must be"),
-        ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": []}', "not tell settings, expl"),
+        (
+            "run.json",
+            '{"status": "complete", "schema": 6, "files": {}, "overrides": []}',
+            "has no entry settings, expl",
+        ),
         ("metrics.csv", None, "metrics.csv is missing, or a link"),
         ("metrics.csv", "changed", "metrics.csv is not as the run left it"),
         ("correlations.csv", None, "correlations.csv is missing, or a link"),
