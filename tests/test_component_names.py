@@ -37,7 +37,6 @@ ALLOWED = {
     ("file", "api"): "`attributions` of evaluate() are what this explainer reads",
     ("file", "cli"): _WORD,
     ("file", "dataset"): _COLUMN,
-    ("file", "statistics.findings"): "the name of a result's file in the metadata of a field",
     ("random", "core.fingerprint"): "a module of Python",
     ("random", "settings"): "incomplete=random",
     ("random", "pipeline.explain"): "incomplete=random",
