@@ -1,4 +1,4 @@
-"""Metrics that Quantus defines as well have its values: the same removal, sets and order, by its own code."""
+"""Metrics that Quantus defines as well give its values, with the same removal, sets and order of features."""
 
 from dataclasses import dataclass, replace
 
@@ -17,54 +17,54 @@ from cfeval_cli.metric.sufficiency import Sufficiency
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
-from tests.metric.inputs import Crossed, make_inputs, sets_of, values
+from tests.metric.inputs_by_size import Crossed, make_inputs, sets_of, values
 from tests.problems import importance, make_dataset, random_linear
 
 quantus = pytest.importorskip("quantus", reason="quantus is not installed: `make test-compare` installs it")
 
 WIDTH = 6
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::UserWarning"),  # Quantus tells of each of its settings
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # Quantus warns about each of its settings
     pytest.mark.parametrize("seed", [0, 1]),
 ]
 
 
-class Told(torch.nn.Module):
-    """A module as Quantus wants it: numbers in, probabilities out; it hands on single precision only."""
+class TorchModel(torch.nn.Module):
+    """A module from numbers to probabilities, as Quantus requires; Quantus passes single precision only."""
 
     def __init__(self, probabilities):
         super().__init__()
         self.probabilities = probabilities
         self.eval()
 
-    def forward(self, inputs):
-        return self.probabilities(inputs.double().reshape(len(inputs), -1))
+    def forward(self, pixels):
+        return self.probabilities(pixels.double().reshape(len(pixels), -1))
 
 
 @dataclass(frozen=True)
-class Same:
-    """One problem, put to both: numbers (n, M), and the number that Quantus puts in place of what is removed."""
+class SharedProblem:
+    """A problem for cfeval and Quantus: numbers (n, M), and the number by which Quantus replaces removed features."""
 
     inputs: MetricInput
     variant: str
-    inputs: np.ndarray
+    pixels: np.ndarray
     baseline: float
-    model: Told
+    model: TorchModel
 
-    def ours(self, metric):
+    def compute_with_cfeval(self, metric):
         return values(metric, self.inputs)[self.variant]
 
-    def theirs(self, name, *, scores=None, gold=None, **settings):
-        """What a metric of Quantus says of the explanation of images, which have one row of pixels."""
-        shape = (-1, 1, 1, WIDTH)  # many of its metrics take nothing else
+    def compute_with_quantus(self, name, *, scores=None, top_features=None, **settings):
+        """Compute a metric of Quantus for images that have one row of pixels."""
+        shape = (-1, 1, 1, WIDTH)  # many of its metrics accept no other shape
         scores = self.scores if scores is None else scores
         metric = getattr(quantus, name)(disable_warnings=True, return_aggregate=False, **settings)
         return metric(
             self.model,
-            self.inputs.reshape(shape),
+            self.pixels.reshape(shape),
             self.inputs.labels,
             scores.reshape(shape),
-            s_batch=None if gold is None else gold.reshape(shape),
+            s_batch=None if top_features is None else top_features.reshape(shape),
             channel_first=True,
             softmax=False,
         )
@@ -80,8 +80,10 @@ def embedded(seed):
     model = random_linear(dataset, seed, 1)
     model = replace(model, tables=tuple(table.astype(np.float32).astype(np.float64) for table in model.tables))
     inputs = make_inputs(dataset, model, 2, seed, ways={"zero": Zero()})
-    inputs = np.stack([model.embed_values(j, inputs.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
-    return Same(inputs, "del", inputs, 0.0, Told(lambda numbers: model.predict_proba_embedded(numbers[:, :, None])))
+    pixels = np.stack([model.embed_values(j, inputs.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
+    return SharedProblem(
+        inputs, "del", pixels, 0.0, TorchModel(lambda numbers: model.predict_proba_embedded(numbers[:, :, None]))
+    )
 
 
 def usual(seed):
@@ -96,135 +98,144 @@ def usual(seed):
         vectors = np.stack([model.tables[j][codes[:, j]] for j in range(WIDTH)], axis=1)
         return model.predict_proba_embedded(torch.as_tensor(np.where((codes == ABSENT)[:, :, None], means, vectors)))
 
-    return Same(inputs, "mean", inputs.codes.astype(float), float(ABSENT), Told(probabilities))
+    return SharedProblem(inputs, "mean", inputs.codes.astype(float), float(ABSENT), TorchModel(probabilities))
 
 
 def crossed(seed):
-    """Three classes of which nothing adds up, on codes; the last value is a mask that no row has."""
+    """Three classes without additive effects, on codes; the last value is a mask token that no row has."""
     dataset = make_dataset([4] * WIDTH, n=10, seed=seed)
     dataset = replace(dataset, unknown=4, features=tuple(replace(f, values=(*f.values, "?")) for f in dataset.features))
     model = Crossed(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 2, seed, ways={"mask": Mask()})
-    told = Told(lambda numbers: torch.as_tensor(model.predict_proba(numbers.numpy().astype(int))))
-    return Same(inputs, "mask", inputs.codes.astype(float), 4.0, told)
+    model_of_masks = TorchModel(lambda numbers: torch.as_tensor(model.predict_proba(numbers.numpy().astype(int))))
+    return SharedProblem(inputs, "mask", inputs.codes.astype(float), 4.0, model_of_masks)
 
 
-problems = pytest.mark.parametrize("problem", [embedded, usual, crossed])
+problems = pytest.mark.parametrize("make_problem", [embedded, usual, crossed])
 
 
 @problems
 @pytest.mark.parametrize(("share", "size", "normalise"), [(0.1, 1, False), (0.5, 3, True), (0.8, 5, False)])
-def test_faithfulness_correlation(problem, seed, share, size, normalise, monkeypatch):
-    same = problem(seed)
-    sets = [sets_of(row, 12, share, 3, int(i)) for row, i in zip(same.inputs.codes, same.inputs.ids, strict=True)]
+def test_faithfulness_correlation(make_problem, seed, share, size, normalise, monkeypatch):
+    problem = make_problem(seed)
+    sets = [sets_of(row, 12, share, 3, int(i)) for row, i in zip(problem.inputs.codes, problem.inputs.ids, strict=True)]
     # Quantus draws the first set of each instance, then the second of each
-    draws = iter([sorted(mine[run]) for run in range(12) for mine in sets])
+    draws = iter([sorted(instance_sets[run]) for run in range(12) for instance_sets in sets])
 
     def choice(features, count, replace):
         assert (features, count, replace) == (WIDTH, size, False)
         return np.array(next(draws))
 
     monkeypatch.setattr(np.random, "choice", choice)
-    theirs = same.theirs(
+    expected = problem.compute_with_quantus(
         "FaithfulnessCorrelation",
-        nr_runs=12, subset_size=size, perturb_baseline=same.baseline, normalise=normalise,
+        nr_runs=12, subset_size=size, perturb_baseline=problem.baseline, normalise=normalise,
     )  # fmt: skip
     assert next(draws, None) is None
-    ours = same.ours(FaithfulnessCorrelation(subsets=12, share=share, seed=3))
-    assert np.isfinite(ours).all() and np.ptp(ours) > 0.1
-    assert ours == pytest.approx(np.array(theirs), abs=1e-9)
+    actual = problem.compute_with_cfeval(FaithfulnessCorrelation(subsets=12, share=share, seed=3))
+    assert np.isfinite(actual).all() and np.ptp(actual) > 0.1
+    assert actual == pytest.approx(np.array(expected), abs=1e-9)
 
 
 @problems
-def test_infidelity_of_one_scale(problem, seed, monkeypatch):
-    """Quantus has no β, weighs scores by how far a number moves, and removes blocks: these are given to it."""
-    same = problem(seed)
-    sets = [sets_of(row, 12, 0.5, 3, int(i)) for row, i in zip(same.inputs.codes, same.inputs.ids, strict=True)]
-    blocks = iter([[np.array([sorted(mine[run]) for mine in sets])] for run in range(12)])
+def test_infidelity_of_one_scale(make_problem, seed, monkeypatch):
+    """Quantus has no β, weights scores by how far a number moves, and removes blocks: the test supplies these."""
+    problem = make_problem(seed)
+    sets = [sets_of(row, 12, 0.5, 3, int(i)) for row, i in zip(problem.inputs.codes, problem.inputs.ids, strict=True)]
+    blocks = iter([[np.array([sorted(instance_sets[run]) for instance_sets in sets])] for run in range(12)])
     monkeypatch.setattr("quantus.helpers.utils.get_block_indices", lambda *_: next(blocks))
-    model, labels, rows = same.model, same.inputs.labels, np.arange(len(same.inputs.labels))
+    model, labels, rows = problem.model, problem.inputs.labels, np.arange(len(problem.inputs.labels))
 
-    def kept(numbers):
+    def predict(numbers):
         return model(torch.as_tensor(numbers)).numpy()[rows, labels]
 
-    gone = np.array([[[j in one for j in range(WIDTH)] for one in mine] for mine in sets])
-    drops = np.stack([kept(same.inputs) - kept(np.where(gone[:, r], same.baseline, same.inputs)) for r in range(12)], 1)
-    sums = np.einsum("nrm,nm->nr", gone, same.scores)
+    gone = np.array([[[j in features for j in range(WIDTH)] for features in instance_sets] for instance_sets in sets])
+    drops = np.stack(
+        [predict(problem.pixels) - predict(np.where(gone[:, r], problem.baseline, problem.pixels)) for r in range(12)],
+        1,
+    )
+    sums = np.einsum("nrm,nm->nr", gone, problem.scores)
     scale = np.array([np.linalg.lstsq(a[:, None], b, rcond=None)[0][0] for a, b in zip(sums, drops, strict=True)])
-    theirs = same.theirs(
+    expected = problem.compute_with_quantus(
         "Infidelity",
-        scores=scale[:, None] * same.scores / (same.inputs - same.baseline), n_perturb_samples=12,
-        perturb_patch_sizes=[1], perturb_baseline=same.baseline, normalise=False,
+        scores=scale[:, None] * problem.scores / (problem.pixels - problem.baseline), n_perturb_samples=12,
+        perturb_patch_sizes=[1], perturb_baseline=problem.baseline, normalise=False,
     )  # fmt: skip
     assert next(blocks, None) is None
-    ours = same.ours(Infidelity(subsets=12, share=0.5, seed=3))
-    assert ours.max() > 1e-4
-    assert ours == pytest.approx(np.array(theirs), abs=1e-9)
+    actual = problem.compute_with_cfeval(Infidelity(subsets=12, share=0.5, seed=3))
+    assert actual.max() > 1e-4
+    assert actual == pytest.approx(np.array(expected), abs=1e-9)
 
 
 @problems
 @pytest.mark.parametrize("longest", [1, 4, WIDTH])
-def test_aopc_is_the_mean_of_three_curves(problem, seed, longest):
-    """PixelFlipping and Selectivity tell what is left of p, RegionPerturbation what it lost, after each feature."""
-    same = problem(seed)
-    ours = same.ours(Aopc(longest=longest))
-    left = [
-        same.theirs("PixelFlipping", perturb_baseline=same.baseline),
-        same.theirs("Selectivity", patch_size=1, perturb_baseline=same.baseline),
+def test_aopc_is_the_mean_of_three_curves(make_problem, seed, longest):
+    """PixelFlipping and Selectivity return the remaining probability, RegionPerturbation the drop in probability."""
+    problem = make_problem(seed)
+    actual = problem.compute_with_cfeval(Aopc(longest=longest))
+    remaining = [
+        problem.compute_with_quantus("PixelFlipping", perturb_baseline=problem.baseline),
+        problem.compute_with_quantus("Selectivity", patch_size=1, perturb_baseline=problem.baseline),
     ]
-    for curves in left:
-        assert np.shape(curves) == (len(ours), WIDTH)
-        drops = same.inputs.probability[:, None] - np.array(curves)
-        assert ours == pytest.approx(drops[:, :longest].mean(axis=1), abs=1e-9)
-    lost = same.theirs(
+    for curves in remaining:
+        assert np.shape(curves) == (len(actual), WIDTH)
+        drops = problem.inputs.probability[:, None] - np.array(curves)
+        assert actual == pytest.approx(drops[:, :longest].mean(axis=1), abs=1e-9)
+    lost = problem.compute_with_quantus(
         "RegionPerturbation",
-        patch_size=1, order="morf", regions_evaluation=longest, perturb_baseline=same.baseline,
+        patch_size=1, order="morf", regions_evaluation=longest, perturb_baseline=problem.baseline,
     )  # fmt: skip
-    assert np.shape(lost) == (len(ours), longest)
-    assert ours == pytest.approx(np.mean(lost, axis=1), abs=1e-9)
+    assert np.shape(lost) == (len(actual), longest)
+    assert actual == pytest.approx(np.mean(lost, axis=1), abs=1e-9)
 
 
 @problems
-def test_sets_are_points_of_the_curves(problem, seed):
-    """The first two gone are a point of the curve, nothing but these a point of the one that begins with the last."""
-    same = problem(seed)
-    settings = {"patch_size": 1, "regions_evaluation": WIDTH, "perturb_baseline": same.baseline}
-    first = np.array(same.theirs("RegionPerturbation", order="morf", **settings))
-    last = np.array(same.theirs("RegionPerturbation", order="lerf", **settings))
-    assert same.ours(Comprehensiveness()) == pytest.approx(first[:, 2 - 1], abs=1e-9)
-    assert same.ours(Sufficiency()) == pytest.approx(last[:, WIDTH - 2 - 1], abs=1e-9)
-    # with all features nothing is lost: Quantus' curve has no such point, and one where all are gone
-    assert same.ours(AopcSufficiency()) == pytest.approx(last[:, : WIDTH - 1].sum(axis=1) / WIDTH, abs=1e-9)
+def test_comprehensiveness_and_sufficiency_are_points_of_the_curves(make_problem, seed):
+    """Removing the first two features is a point of the curve, keeping only them a point of the reversed curve."""
+    problem = make_problem(seed)
+    settings = {"patch_size": 1, "regions_evaluation": WIDTH, "perturb_baseline": problem.baseline}
+    first = np.array(problem.compute_with_quantus("RegionPerturbation", order="morf", **settings))
+    last = np.array(problem.compute_with_quantus("RegionPerturbation", order="lerf", **settings))
+    assert problem.compute_with_cfeval(Comprehensiveness()) == pytest.approx(first[:, 2 - 1], abs=1e-9)
+    assert problem.compute_with_cfeval(Sufficiency()) == pytest.approx(last[:, WIDTH - 2 - 1], abs=1e-9)
+    # Keeping all features loses nothing: the curve of Quantus lacks this point, and ends with all features removed.
+    assert problem.compute_with_cfeval(AopcSufficiency()) == pytest.approx(
+        last[:, : WIDTH - 1].sum(axis=1) / WIDTH, abs=1e-9
+    )
 
 
 @problems
-def test_dfr_is_what_road_leaves(problem, seed):
-    """The accuracy of ROAD against ŷ is the share of labels that stay; it is given our removal for its own."""
-    same = problem(seed)
+def test_dfr_is_one_minus_the_accuracy_of_road(make_problem, seed):
+    """The accuracy of ROAD against ŷ is the share of labels that stay, with the same removal in both."""
+    problem = make_problem(seed)
     sizes = {17: 1, 34: 2, 50: 3, 67: 4, 84: 5}  # percentages, rounded down
-    stay = same.theirs(
+    unchanged = problem.compute_with_quantus(
         "ROAD",
         percentages=list(sizes), perturb_func=quantus.baseline_replacement_by_indices,
-        perturb_func_kwargs={"indexed_axes": [0, 1, 2], "perturb_baseline": same.baseline},
+        perturb_func_kwargs={"indexed_axes": [0, 1, 2], "perturb_baseline": problem.baseline},
     )  # fmt: skip
-    cases = [replace(same.inputs, k=k, features=same.inputs.explanation.top(k)) for k in sizes.values()]
-    ours = [values(Dfr(), inputs)[same.variant].mean() for inputs in cases]
-    assert max(ours) > min(ours)
-    assert ours == pytest.approx([1 - stay[percentage] for percentage in sizes], abs=1e-12)
+    inputs_by_size = [replace(problem.inputs, k=k, features=problem.inputs.explanation.top(k)) for k in sizes.values()]
+    actual = [values(Dfr(), inputs)[problem.variant].mean() for inputs in inputs_by_size]
+    assert max(actual) > min(actual)
+    assert actual == pytest.approx([1 - unchanged[percentage] for percentage in sizes], abs=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_recall_and_hit(seed, k):
-    """Gold as Quantus' segmentation: the share of the first k that lie in it, and whether the first does."""
-    same = embedded(seed)
-    dataset, model = same.inputs.dataset, random_linear(same.inputs.dataset, seed, 1)
-    truth = importance("signed", model, dataset, same.inputs.codes, same.inputs.labels)
-    inputs = replace(same.inputs, k=k, features=same.inputs.explanation.top(k), truth={"signed": truth})
-    gold = (np.argsort(np.argsort(-truth, axis=1), axis=1) < k).astype(int)
-    ours = values(Recall(), inputs)["signed"]
-    assert 0 < ours.mean() < 1
-    assert ours == pytest.approx(np.array(same.theirs("TopKIntersection", k=k, gold=gold)), abs=1e-12)
-    assert ours == pytest.approx(np.array(same.theirs("RelevanceRankAccuracy", gold=gold)), abs=1e-12)
+    """With the k most important features as the segmentation: share of the first k in it, and whether the first is."""
+    problem = embedded(seed)
+    dataset, model = problem.inputs.dataset, random_linear(problem.inputs.dataset, seed, 1)
+    truth = importance("signed", model, dataset, problem.inputs.codes, problem.inputs.labels)
+    inputs = replace(problem.inputs, k=k, features=problem.inputs.explanation.top(k), truth={"signed": truth})
+    top_features = (np.argsort(np.argsort(-truth, axis=1), axis=1) < k).astype(int)
+    actual = values(Recall(), inputs)["signed"]
+    assert 0 < actual.mean() < 1
+    assert actual == pytest.approx(
+        np.array(problem.compute_with_quantus("TopKIntersection", k=k, top_features=top_features)), abs=1e-12
+    )
+    assert actual == pytest.approx(
+        np.array(problem.compute_with_quantus("RelevanceRankAccuracy", top_features=top_features)), abs=1e-12
+    )
     if k == 1:
-        hits = np.array(same.theirs("PointingGame", gold=gold), dtype=float)
+        hits = np.array(problem.compute_with_quantus("PointingGame", top_features=top_features), dtype=float)
         assert values(Hit(), inputs)["signed"] == pytest.approx(hits, abs=1e-12)
