@@ -1,1 +1,1 @@
-"""Scores of an explainer, computed per instance."""
+"""Metrics: scores of explanations, computed per instance."""

@@ -1,4 +1,4 @@
-"""Whether the named features alone tell what the model predicts."""
+"""AXE: whether the selected features alone predict what the model predicts (2025)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cfeval_cli.core.neighbours import nearest, training_classes
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.errors import check_int
 
-_TIED = 1e-9  # shares of votes that differ by no more are the same
+_TIE_TOLERANCE = 1e-9  # vote shares that differ by no more are tied
 
 
 @dataclass(frozen=True)
 class Axe(Metric):
-    """Accuracy of a vote of the training rows nearest in the named features, on what the model predicts (AXE, 2025)."""
+    """Accuracy with which the nearest training rows in the selected features predict the label of the model."""
 
     neighbours: int = 5
 
@@ -36,36 +36,38 @@ class Axe(Metric):
         check_int("neighbours", self.neighbours, 1)
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Sentences have no neighbours by position."""
+        """Return the reason for texts, which have no columns to compute neighbours in."""
         return "needs the columns of a table" if spec.dataset.padded else super().not_applicable_reason(spec)
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """1 where most votes are for ŷ; a tie of t classes counts 1/t."""
-        explained = named(inputs.codes, inputs.features)
-        told = inputs.memory.ask(
-            repr(self), keys_of(explained, inputs.ids), lambda new: self._right(inputs, new, explained[new])
+        """Yield 1 where most votes are for ŷ; of t tied classes each counts 1/t."""
+        is_selected = named(inputs.codes, inputs.features)
+        accuracy = inputs.memory.ask(
+            repr(self),
+            keys_of(is_selected, inputs.ids),
+            lambda new: self._compute_accuracy(inputs, new, is_selected[new]),
         )
-        yield Score("nearest", told, np.ones(len(inputs)))
+        yield Score("nearest", accuracy, np.ones(len(inputs)))
 
-    def _right(self, inputs: MetricInput, rows: Ints, explained: Bools) -> Floats:
-        """The score of some rows, those with the same features together."""
+    def _compute_accuracy(self, inputs: MetricInput, rows: Ints, is_selected: Bools) -> Floats:
+        """Return the score of some rows; rows with the same selected features are scored together."""
         train, classes = inputs.dataset.train.codes, training_classes(inputs)
-        right = np.zeros(len(rows))
-        sets, which = np.unique(keys_of(explained), return_inverse=True)
+        accuracy = np.zeros(len(rows))
+        sets, set_numbers = np.unique(keys_of(is_selected), return_inverse=True)
         space = Scaled(inputs.dataset)
         for number in range(len(sets)):
-            mine = np.flatnonzero(which.ravel() == number)
-            features = np.flatnonzero(explained[mine[0]])
-            kinds, kind = np.unique(train[:, features], axis=0, return_inverse=True)
-            counts = np.zeros((len(kinds), len(inputs.dataset.classes)))
-            np.add.at(counts, (kind.ravel(), classes), 1.0)
-            own, of = np.unique(inputs.codes[rows[mine]][:, features], axis=0, return_inverse=True)
-            places = space.block(features, own), space.block(features, kinds)
-            right[mine] = _vote(nearest(*places, counts, self.neighbours)[of.ravel()], inputs.labels[rows[mine]])
-        return right
+            members = np.flatnonzero(set_numbers.ravel() == number)
+            features = np.flatnonzero(is_selected[members[0]])
+            train_points, train_inverse = np.unique(train[:, features], axis=0, return_inverse=True)
+            counts = np.zeros((len(train_points), len(inputs.dataset.classes)))
+            np.add.at(counts, (train_inverse.ravel(), classes), 1.0)
+            points, inverse = np.unique(inputs.codes[rows[members]][:, features], axis=0, return_inverse=True)
+            votes = nearest(space.block(features, points), space.block(features, train_points), counts, self.neighbours)
+            accuracy[members] = _compute_vote_accuracy(votes[inverse.ravel()], inputs.labels[rows[members]])
+        return accuracy
 
 
-def _vote(votes: Floats, labels: Ints) -> Floats:
-    """Whether most votes (n, C) are for a label (n,), as a share if classes are tied."""
-    most = votes >= votes.max(axis=1, keepdims=True) - _TIED
-    return np.asarray(most[np.arange(len(labels)), labels] / most.sum(axis=1))
+def _compute_vote_accuracy(votes: Floats, labels: Ints) -> Floats:
+    """Return 1 where a label (n,) has most of the votes (n, C), 1/t if t classes are tied, and else 0."""
+    is_winner = votes >= votes.max(axis=1, keepdims=True) - _TIE_TOLERANCE
+    return np.asarray(is_winner[np.arange(len(labels)), labels] / is_winner.sum(axis=1))

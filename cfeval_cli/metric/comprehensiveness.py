@@ -1,4 +1,4 @@
-"""How much probability is lost without the explained features."""
+"""Comprehensiveness: the drop in probability without the selected features (DeYoung et al. 2020)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cfeval_cli.core import Access, FittedRemoval, MetricInput, Removal, Score
-from cfeval_cli.metric.erasure import Erasure, mean, removed
+from cfeval_cli.metric.erasure import ErasureMetric, make_mean_score, remove_selected
 
 
 @dataclass(frozen=True)
-class Comprehensiveness(Erasure):
-    """Mean drop in probability without the explained features."""
+class Comprehensiveness(ErasureMetric):
+    """Mean drop in the probability of the predicted class when the selected features are removed."""
 
     name = "comprehensiveness"
     title = "Comp."
@@ -21,9 +21,9 @@ class Comprehensiveness(Erasure):
     place = 10
 
     def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
-        """What is lost most by this way of removing."""
-        return {way.finds for way in removals.values() if way.variant == variant} - {""}
+        """Return the truths whose top features lose most when they are removed in this way."""
+        return {removal.finds for removal in removals.values() if removal.variant == variant} - {""}
 
-    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
-        """p(ŷ|x) - p(ŷ|x without e)."""
-        return mean(way, inputs.drops(removed(inputs, way)[1]))
+    def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
+        """Return p(ŷ|x) - p(ŷ|x without the selected features) for each instance."""
+        return make_mean_score(fitted, inputs.drops(remove_selected(inputs, fitted).left))

@@ -1,4 +1,4 @@
-"""How often a search that iterates came to rest."""
+"""Convergence: how often an iterative search for counterfactuals converges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfeval_cli.core import Access, Metric, MetricInput, Quantity, Score
 
 @dataclass(frozen=True)
 class Converged(Metric):
-    """Share of counterfactuals at which the search converged; a fact about the scores, not a score itself."""
+    """Share of counterfactuals at which the search converged; it describes the scores and does not rank explainers."""
 
     name = "converged"
     title = "Converged"
@@ -25,7 +25,7 @@ class Converged(Metric):
     needs = "counterfactual"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each level at which the search iterated."""
-        for level, found in inputs.counterfactuals.items():
-            if found.converged is not None:
-                yield Score(level.name.lower(), found.converged.astype(float), np.ones(len(found.converged)))
+        """Yield a score for each access level at which the search is iterative."""
+        for level, counterfactuals in inputs.counterfactuals.items():
+            if counterfactuals.converged is not None:
+                yield Score(level.name.lower(), counterfactuals.converged.astype(float), np.ones(len(inputs)))

@@ -1,4 +1,4 @@
-"""Counterfactual metrics: does editing the explained features change the prediction, and how far must one go?"""
+"""Counterfactual metrics: whether editing the selected features changes the prediction, and at what distance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfeval_cli.core import Access, Counterfactuals, Metric, MetricInput, Quanti
 
 @dataclass(frozen=True)
 class Validity(Metric):
-    """Share of instances whose label changed."""
+    """Share of instances whose label changes when a search edits the selected features."""
 
     name = "validity"
     title = "Validity"
@@ -24,14 +24,14 @@ class Validity(Metric):
     quantity = Quantity.FLIPPED
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each level at which the search ran."""
-        for level, found in inputs.counterfactuals.items():
-            yield Score(_name(level), found.flipped.astype(float), np.ones(len(found.distance)))
+        """Yield a score for each access level of the search."""
+        for level, counterfactuals in inputs.counterfactuals.items():
+            yield Score(_name_variant(level), counterfactuals.flipped.astype(float), np.ones(len(inputs)))
 
 
 @dataclass(frozen=True)
 class Proximity(Metric):
-    """Mean distance between an input and its counterfactual."""
+    """Mean distance between an instance and its counterfactual."""
 
     name = "proximity"
     title = "Proximity"
@@ -43,14 +43,17 @@ class Proximity(Metric):
     quantity = Quantity.DISTANCE
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each level at which the search ran."""
-        for level, found in inputs.counterfactuals.items():
-            yield Score(_name(level), found.distance, np.ones(len(found.distance)))
+        """Yield a score for each access level of the search."""
+        for level, counterfactuals in inputs.counterfactuals.items():
+            yield Score(_name_variant(level), counterfactuals.distance, np.ones(len(inputs)))
 
 
 @dataclass(frozen=True)
 class ProximityOfFlips(Metric):
-    """Mean distance of the counterfactuals that flip: a search that fails stops early, and flatters the mean of all."""
+    """Mean distance of the counterfactuals that change the label.
+
+    A search that does not flip stops early, which lowers the mean distance of all counterfactuals.
+    """
 
     name = "proximity_flips"
     title = "Proximity of flips"
@@ -62,14 +65,15 @@ class ProximityOfFlips(Metric):
     empty = "no counterfactual flips"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each level at which the search ran."""
-        for level, found in inputs.counterfactuals.items():
-            yield Score(_name(level), found.flipped.astype(float) * found.distance, found.flipped.astype(float))
+        """Yield a score for each access level of the search."""
+        for level, counterfactuals in inputs.counterfactuals.items():
+            flipped = counterfactuals.flipped.astype(float)
+            yield Score(_name_variant(level), flipped * counterfactuals.distance, flipped)
 
 
 @dataclass(frozen=True)
 class C(Metric):
-    """Label changes for each unit of distance."""
+    """Number of label changes per unit of distance."""
 
     name = "c"
     title = "C"
@@ -82,14 +86,14 @@ class C(Metric):
     needs = "counterfactual"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each level at which the search ran."""
-        for level, found in inputs.counterfactuals.items():
-            yield Score(_name(level), found.flipped.astype(float), found.distance)
+        """Yield a score for each access level of the search."""
+        for level, counterfactuals in inputs.counterfactuals.items():
+            yield Score(_name_variant(level), counterfactuals.flipped.astype(float), counterfactuals.distance)
 
 
 @dataclass(frozen=True)
 class ValiditySoft(Metric):
-    """Mean drop in the predicted class's probability."""
+    """Mean drop in the probability of the predicted class when a search edits the selected features."""
 
     name = "validity_soft"
     title = "Validity_soft"
@@ -101,18 +105,18 @@ class ValiditySoft(Metric):
     needs = "counterfactual"
 
     def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
-        """Of one feature it is the mean of the largest drop that another value causes."""
+        """Return contrast for k = 1, which is the largest drop that another value of the feature causes."""
         return {"contrast"} if k == 1 else set()
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each level at which the search saw probabilities."""
-        for level, found in _soft(inputs):
-            yield Score(_name(level), inputs.drops(found.probability), np.ones(len(found.distance)))
+        """Yield a score for each access level at which the search uses probabilities."""
+        for level, counterfactuals in _list_probabilistic(inputs):
+            yield Score(_name_variant(level), inputs.drops(counterfactuals.probability), np.ones(len(inputs)))
 
 
 @dataclass(frozen=True)
 class CSoft(Metric):
-    """Drop in probability for each unit of distance."""
+    """Drop in the probability of the predicted class per unit of distance."""
 
     name = "c_soft"
     title = "C_soft"
@@ -125,14 +129,16 @@ class CSoft(Metric):
     needs = "counterfactual"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each level at which the search saw probabilities."""
-        for level, found in _soft(inputs):
-            yield Score(_name(level), inputs.drops(found.probability), found.distance)
+        """Yield a score for each access level at which the search uses probabilities."""
+        for level, counterfactuals in _list_probabilistic(inputs):
+            yield Score(_name_variant(level), inputs.drops(counterfactuals.probability), counterfactuals.distance)
 
 
-def _soft(inputs: MetricInput) -> Iterator[tuple[Access, Counterfactuals]]:
-    return ((level, found) for level, found in inputs.counterfactuals.items() if found.probability is not None)
+def _list_probabilistic(inputs: MetricInput) -> Iterator[tuple[Access, Counterfactuals]]:
+    for level, counterfactuals in inputs.counterfactuals.items():
+        if counterfactuals.probability is not None:
+            yield level, counterfactuals
 
 
-def _name(level: Access) -> str:
+def _name_variant(level: Access) -> str:
     return level.name.lower()

@@ -1,4 +1,4 @@
-"""How often an explainer named as many features as were asked for."""
+"""Coverage: how often an explanation has k features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfeval_cli.core import Access, Metric, MetricInput, Quantity, Score
 
 @dataclass(frozen=True)
 class Coverage(Metric):
-    """Share of instances with a complete explanation; a fact about the scores, not a score itself."""
+    """Share of instances whose explanation has k features; it describes the scores and does not rank explainers."""
 
     name = "coverage"
     title = "Coverage"
@@ -26,5 +26,5 @@ class Coverage(Metric):
     place = 99
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Over all instances."""
+        """Yield a score over all instances, explained or not."""
         yield Score("all", inputs.complete.astype(float), np.ones(len(inputs.complete)), everyone=True)

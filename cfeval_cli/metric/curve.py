@@ -1,4 +1,4 @@
-"""Erasure down the whole list: features are removed one after the other, or all but these (DeYoung et al. 2020)."""
+"""What the metrics of erasure curves share: removing the first 1, 2, … features of an explanation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, Access, Bools, FittedRemoval, Floats, Ints, MetricInput
 from cfeval_cli.errors import check_float, check_int
-from cfeval_cli.metric.erasure import Erasure, erased
+from cfeval_cli.metric.erasure import NO_ORDER, ErasureMetric, compute_erasure
 
 
 @dataclass(frozen=True)
-class Curve(Erasure):
-    """What both share: how many features are removed at each point of the curve."""
+class ErasureCurveMetric(ErasureMetric):
+    """Base of the metrics that remove a growing number of features."""
 
-    longest: int = 10  # of a table: the first 1, 2 … features, so many at most
-    shares: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.5)  # of a text: these shares of its words, rounded up
+    longest: int = 10  # tables: the curve has the points 1, 2, … up to this number of features
+    shares: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.5)  # texts: points as shares of the words
 
     block = "order"
     range = (-1.0, 1.0)
@@ -27,37 +27,39 @@ class Curve(Erasure):
     def __post_init__(self) -> None:
         check_int("longest", self.longest, 1)
         if not self.shares:
-            raise ValueError("shares must name at least one share of a text's words")
+            raise ValueError("shares is empty. Give at least one share of the words of a text, such as [0.2]")
         for share in self.shares:
             check_float("shares", share, 0, 1, open_low=True)
 
-    def sizes(self, inputs: MetricInput, rows: Ints) -> Ints:
-        """How many features (n, S) are removed at each point; 0 where an instance has no such point."""
-        there = (inputs.codes[rows] != ABSENT).sum(axis=1)[:, None]
+    def count_removed(self, inputs: MetricInput, rows: Ints) -> Ints:
+        """Return how many features (n, P) are removed at each point of the curve; 0 where an instance lacks a point."""
+        n_present = (inputs.codes[rows] != ABSENT).sum(axis=1)[:, None]
         if inputs.dataset.padded:
-            # a share such as 0.1 of 30 words is 3, whatever its last digit
-            return np.asarray(np.ceil(np.asarray(self.shares) * there - 1e-9), dtype=np.int64)
+            # The tolerance keeps a product such as 0.1 * 30 = 3.0000000000000004 from being rounded up to 4.
+            return np.asarray(np.ceil(np.asarray(self.shares) * n_present - 1e-9), dtype=np.int64)
         steps = np.arange(1, min(self.longest, inputs.dataset.width) + 1)
-        return np.where(steps <= there, steps, 0)
+        return np.where(steps <= n_present, steps, 0)
 
-    def drops(self, inputs: MetricInput, way: FittedRemoval, rows: Ints, places: Ints, *, keep: bool = False) -> Floats:
-        """The mean over all points of p(ŷ|x) - p(ŷ|x without the first), or with only those: (n,).
+    def compute_mean_drops(
+        self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, ranks: Ints, *, keep: bool = False
+    ) -> Floats:
+        """Return the mean drop (n,) in p(ŷ) over the points of the curve.
 
-        `places` (n, M) says at which place of the order each feature stands. Where fewer are named than are to be
-        removed, all that are named are.
+        At a point of i features, the first i are removed, or with `keep` all others. `ranks` (n, M) are the positions
+        of the features in the order. If the order has fewer features than a point, all of them are removed.
         """
-        sizes = self.sizes(inputs, rows)
-        which, points = np.nonzero(sizes)
-        gone: Bools = places[which] < sizes[which, points][:, None]
-        left = erased(inputs, way, rows[which], ~gone if keep else gone).left
+        n_removed = self.count_removed(inputs, rows)
+        instances, points = np.nonzero(n_removed)
+        is_first: Bools = ranks[instances] < n_removed[instances, points][:, None]
+        left = compute_erasure(inputs, fitted, rows[instances], ~is_first if keep else is_first).left
         if inputs.probability is None or left is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        total = np.bincount(which, inputs.probability[rows[which]] - left, minlength=len(rows))
-        return np.asarray(total / np.maximum(1, np.count_nonzero(sizes, axis=1)))
+        totals = np.bincount(instances, inputs.probability[rows[instances]] - left, minlength=len(rows))
+        return np.asarray(totals / np.maximum(1, np.count_nonzero(n_removed, axis=1)))
 
 
-def places(inputs: MetricInput) -> Ints:
-    """At which place (n, M) of the explanation each feature stands."""
+def rank_features(inputs: MetricInput) -> Ints:
+    """Return the position (n, M) of each feature in the explanation, from 0."""
     if inputs.explanation is None:
-        raise ValueError("a set of features has no order")
+        raise ValueError(NO_ORDER)
     return inputs.explanation.places(inputs.dataset.width)

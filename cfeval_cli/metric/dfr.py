@@ -1,16 +1,16 @@
-"""How often the label changes without the explained features: the decision flip ratio."""
+"""Decision flip ratio: how often removing the selected features changes the label."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from cfeval_cli.core import Access, FittedRemoval, MetricInput, Score
-from cfeval_cli.metric.erasure import Erasure, mean, removed
+from cfeval_cli.metric.erasure import ErasureMetric, make_mean_score, remove_selected
 
 
 @dataclass(frozen=True)
-class Dfr(Erasure):
-    """Share of instances whose label changes without the explained features."""
+class Dfr(ErasureMetric):
+    """Share of instances whose label changes when the selected features are removed."""
 
     name = "dfr"
     title = "DFR"
@@ -19,6 +19,6 @@ class Dfr(Erasure):
     access = Access.LABEL
     place = 30
 
-    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
-        """Whether F(x without e) ≠ ŷ; of several draws, the share."""
-        return mean(way, removed(inputs, way)[0])
+    def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
+        """Return the share of replacement values with which the label of x without the selected features is not ŷ."""
+        return make_mean_score(fitted, remove_selected(inputs, fitted).flips)

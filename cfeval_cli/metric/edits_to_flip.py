@@ -1,4 +1,4 @@
-"""How far down an explainer's list one must go until what it names can flip the prediction."""
+"""Edits to flip: how many of the first features of an explanation must be edited to change the label."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import numpy as np
 from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Explanation, Floats, Metric, MetricInput, Score
 from cfeval_cli.core.single import alone, tried
 from cfeval_cli.errors import check_int
-from cfeval_cli.metric.erasure import SETS
+from cfeval_cli.metric.erasure import NO_ORDER
 
 
 @dataclass(frozen=True)
 class EditsToFlip(Metric):
-    """The smallest i for which a search over the first i features flips; K + 1 if none up to K does.
+    """Smallest number i such that a greedy search over the first i features changes the label; K + 1 if none up to K.
 
-    The search takes one feature after the other and gives each the value that leaves least of p(ŷ). Where the logit is
-    a sum of effects that is the best edit of the first i features: the best value of one does not depend on the others.
+    The search edits one feature after the other and sets each to the value with the lowest p(ŷ). If the logit is a sum
+    of effects, this is the best edit of the first i features, because the best value of a feature does not depend on
+    the other features.
     """
 
-    longest: int = 10  # K, features at most
-    values: int = 1000  # of one feature that are tried, the most frequent ones if there are more
+    longest: int = 10  # K, the largest number of features
+    values: int = 1000  # the largest number of values of a feature to evaluate, the most frequent ones
 
     name = "edits_to_flip"
     title = "Edits to flip"
@@ -38,34 +39,38 @@ class EditsToFlip(Metric):
         check_int("values", self.values, 1)
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
-        """By a search that goes down the list."""
+        """Yield the number of edits of each instance."""
         if inputs.explanation is None:
-            yield AbsentScore("greedy", SETS)
+            yield AbsentScore("greedy", NO_ORDER)
             return
-        most = min(self.longest, inputs.dataset.width)
-        edits = self._edits(inputs, inputs.explanation, most)
-        never = int((edits > most).sum())
-        told = f"nothing flips within {most} features for {{never}} of {{all}} instances, which count {most + 1}"
-        counts = {"never": never, "all": len(inputs)}
-        yield Score("greedy", edits, np.ones(len(inputs)), remark=told if never else "", counts=counts)
+        max_edits = min(self.longest, inputs.dataset.width)
+        n_edits = self._count_edits(inputs, inputs.explanation, max_edits)
+        n_without_flip = int((n_edits > max_edits).sum())
+        remark = (
+            f"no flip within {max_edits} features for {{never}} of {{all}} instances, which count {max_edits + 1}"
+            if n_without_flip
+            else ""
+        )
+        counts = {"never": n_without_flip, "all": len(inputs)}
+        yield Score("greedy", n_edits, np.ones(len(inputs)), remark=remark, counts=counts)
 
-    def _edits(self, inputs: MetricInput, explanation: Explanation, most: int) -> Floats:
-        """How many features it takes (n,)."""
-        edits, codes = np.full(len(inputs), most + 1.0), inputs.codes.copy()
-        left = np.array(inputs.probability)
-        waiting = np.arange(len(inputs))
-        for step, features in enumerate(explanation.top(most).T):
-            waiting = waiting[features[waiting] != NO_FEATURE]  # who names no more has none that flips
-            mine = features[waiting]
+    def _count_edits(self, inputs: MetricInput, explanation: Explanation, max_edits: int) -> Floats:
+        """Return how many features (n,) the search edits until the label changes."""
+        n_edits, codes = np.full(len(inputs), max_edits + 1.0), inputs.codes.copy()
+        probability = np.array(inputs.probability)
+        unflipped = np.arange(len(inputs))
+        for step, column in enumerate(explanation.top(max_edits).T):
+            unflipped = unflipped[column[unflipped] != NO_FEATURE]
+            features = column[unflipped]
             if step:
-                own = inputs.codes[waiting, mine]
-                told = tried(
-                    inputs.dataset, inputs.model, codes[waiting], inputs.labels[waiting], own, mine, self.values
-                )
+                own = inputs.codes[unflipped, features]
+                labels = inputs.labels[unflipped]
+                edit = tried(inputs.dataset, inputs.model, codes[unflipped], labels, own, features, self.values)
             else:
-                told = alone(inputs, waiting, mine, self.values)
-            edits[waiting[told.flips]] = step + 1
-            better = told.left < left[waiting]
-            codes[waiting[better], mine[better]], left[waiting[better]] = told.value[better], told.left[better]
-            waiting = waiting[~told.flips]
-        return edits
+                edit = alone(inputs, unflipped, features, self.values)
+            n_edits[unflipped[edit.flips]] = step + 1
+            is_lower = edit.left < probability[unflipped]
+            rows = unflipped[is_lower]
+            codes[rows, features[is_lower]], probability[rows] = edit.value[is_lower], edit.left[is_lower]
+            unflipped = unflipped[~edit.flips]
+        return n_edits

@@ -1,7 +1,8 @@
-"""Erasure metrics: an erasure is an edit like any other, scored as counterfactuals are.
+"""What the erasure metrics share: removing features, and comparing the prediction before and after.
 
-Comprehensiveness is validity_soft, and the decision flip ratio is validity, of the edit that removes the explained
-features; sufficiency is validity_soft of the edit that removes all others.
+An erasure is an edit like that of a counterfactual. Comprehensiveness is validity_soft, and the decision flip ratio is
+validity, of the edit that removes the selected features. Sufficiency is validity_soft of the edit that removes all
+other features.
 """
 
 from __future__ import annotations
@@ -17,64 +18,71 @@ from cfeval_cli.core.explanation import named
 from cfeval_cli.core.memory import keys_of
 from cfeval_cli.core.without import RemovalEffect, outcome
 
+NO_ORDER = "the explainer selects a set of features, without an order or scores"
+
 
 @dataclass(frozen=True)
-class Erasure(Metric):
-    """What they share: a score for each way of removing."""
+class ErasureMetric(Metric):
+    """Base of the metrics that have one score for each removal."""
 
-    only: Sequence[str] | None = None  # ways of removing, by name; None: all that the run has
+    only: Sequence[str] | None = None  # names of removals; None: all removals of the run
 
     block = "erasure"
     most = Access.GRADIENT  # removal by mean moves embeddings
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
-        """One for each way of removing, or why there is none."""
-        for name, way in inputs.removals.items():
+        """Yield a score for each removal, or the reason why there is none."""
+        for name, fitted in inputs.removals.items():
             if self.only is not None and name not in self.only:
                 continue
-            if way.stand_ins is None:
-                yield AbsentScore(way.removal.variant, way.reason)
-            elif way.stand_ins.vectors is not None and inputs.model.access < Access.GRADIENT:
-                yield AbsentScore(way.removal.variant, "access does not allow to move embeddings")
+            if fitted.stand_ins is None:
+                yield AbsentScore(fitted.removal.variant, fitted.reason)
+            elif fitted.stand_ins.vectors is not None and inputs.model.access < Access.GRADIENT:
+                yield AbsentScore(fitted.removal.variant, "needs access to embeddings (access=gradient)")
             elif self.needs in ("order", "scores") and inputs.explanation is None:
-                yield AbsentScore(way.removal.variant, SETS)
+                yield AbsentScore(fitted.removal.variant, NO_ORDER)
             else:
-                yield self.of(inputs, way)
+                yield self.score_removal(inputs, fitted)
 
     @abstractmethod
-    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
-        """The score of each instance by one way of removing."""
+    def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
+        """Return the score of each instance with one removal."""
 
 
-SETS = "an explainer that names a set of features puts the others in no order"
+def make_mean_score(fitted: FittedRemoval, values: Floats) -> Score:
+    """Return a score that is the mean of the values of all instances."""
+    return Score(fitted.removal.variant, values, np.ones(len(values)))
 
 
-def mean(way: FittedRemoval, values: Floats) -> Score:
-    """A score whose value is the mean over all instances."""
-    return Score(way.removal.variant, values, np.ones(len(values)))
+def remove_selected(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
+    """Return the effect of removing the selected features of each instance."""
+    is_selected = named(inputs.codes, inputs.features)
+    return compute_erasure(inputs, fitted, np.arange(len(inputs)), is_selected)
 
 
-def erased(inputs: MetricInput, way: FittedRemoval, rows: Ints, gone: Bools) -> RemovalEffect:
-    """What becomes of the predictions of some rows (m,) without some features (m, M); asked once for all metrics."""
-    stand_ins = way.stand_ins
-    if stand_ins is None:
-        raise ValueError(way.reason)
-    gone = gone & (inputs.codes[rows] != ABSENT)
-
-    def answer(new: Ints) -> Floats:
-        done = outcome(inputs.model, inputs.take(rows[new]), gone[new], stand_ins)
-        nothing = np.full(len(new), np.nan)
-        parts = (done.flips, done.left, done.apart)
-        return np.stack([nothing if part is None else part for part in parts], axis=1)
-
-    told = inputs.probability is not None and inputs.model.access >= Access.PROBABILITY
-    about = f"{way.removal!r}, {'probabilities' if told else 'labels'}"
-    flips, left, apart = inputs.memory.ask(about, keys_of(gone, inputs.ids[rows]), answer).T
-    return RemovalEffect(flips, left, apart) if told else RemovalEffect(flips, None, None)
+def remove_others(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
+    """Return the effect of removing all features of each instance but the selected ones."""
+    is_selected = named(inputs.codes, inputs.features)
+    return compute_erasure(inputs, fitted, np.arange(len(inputs)), ~is_selected)
 
 
-def removed(inputs: MetricInput, way: FittedRemoval, *, keep: bool = False) -> tuple[Floats, Floats | None]:
-    """What became of the prediction when the explained features, or all but those, were removed."""
-    gone: Bools = named(inputs.codes, inputs.features)
-    done = erased(inputs, way, np.arange(len(inputs)), ~gone if keep else gone)
-    return done.flips, done.left
+def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_removed: Bools) -> RemovalEffect:
+    """Return the effect of removing some features (m, M) of some rows (m,).
+
+    Metrics and explainers that remove the same features of an instance share one evaluation of the model.
+    """
+    replacement = fitted.stand_ins
+    if replacement is None:
+        raise ValueError(fitted.reason)
+    is_removed = is_removed & (inputs.codes[rows] != ABSENT)
+
+    def evaluate(new: Ints) -> Floats:
+        effect = outcome(inputs.model, inputs.take(rows[new]), is_removed[new], replacement)
+        unknown = np.full(len(new), np.nan)
+        columns = (effect.flips, effect.left, effect.apart)
+        return np.stack([unknown if column is None else column for column in columns], axis=1)
+
+    has_probability = inputs.probability is not None and inputs.model.access >= Access.PROBABILITY
+    about = f"{fitted.removal!r}, {'probabilities' if has_probability else 'labels'}"
+    flips, left, apart = inputs.memory.ask(about, keys_of(is_removed, inputs.ids[rows]), evaluate).T
+    return RemovalEffect(flips, left, apart) if has_probability else RemovalEffect(flips, None, None)

@@ -1,4 +1,4 @@
-"""Whether scores add up to what removing features does (Bhatt et al. 2020)."""
+"""Faithfulness correlation between sums of scores and the drops that removing features causes (Bhatt et al. 2020)."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import FittedRemoval, MetricInput, Score
-from cfeval_cli.metric.subsets import Subsets
+from cfeval_cli.metric.subsets import RandomSubsetMetric
 
-_CONSTANT = 1e-12  # a standard deviation of no more, in units of the largest value, is none
+_MIN_RELATIVE_DEVIATION = 1e-12  # standard deviations below this share of the largest value are rounding errors
 
 
 @dataclass(frozen=True)
-class FaithfulnessCorrelation(Subsets):
-    """Mean correlation, over random sets, of the sum of a set's scores with the drop that removing it causes."""
+class FaithfulnessCorrelation(RandomSubsetMetric):
+    """Mean correlation between the sum of the scores of a random feature set and the drop when the set is removed."""
 
     name = "faithfulness_correlation"
     title = "Faithfulness corr."
     better = "higher"
     range = (-1.0, 1.0)
     place = 39
-    empty = "nothing varies between sets"
+    empty = "scores or drops do not vary between the feature sets"
 
-    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
-        """Pearson's correlation; an instance where one of both is constant has none."""
-        sums, drops = self.sums(inputs, way)
-        parts = [side - side.mean(axis=1, keepdims=True) for side in (sums, drops)]
-        sizes = [np.sqrt((part**2).mean(axis=1)) for part in parts]
-        limits = [_CONSTANT * np.maximum(1e-300, np.abs(side).max(axis=1, initial=0.0)) for side in (sums, drops)]
-        varies = (sizes[0] > limits[0]) & (sizes[1] > limits[1])
-        both = np.where(varies, sizes[0] * sizes[1], 1.0)
-        correlation = np.where(varies, (parts[0] * parts[1]).mean(axis=1), 0.0) / both
-        return Score(way.removal.variant, np.clip(correlation, -1.0, 1.0), varies.astype(np.float64))
+    def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
+        """Return Pearson's correlation of each instance whose sums and drops both vary."""
+        sums, drops = self.compute_sums_and_drops(inputs, fitted)
+        deviations = [values - values.mean(axis=1, keepdims=True) for values in (sums, drops)]
+        scales = [np.sqrt((deviation**2).mean(axis=1)) for deviation in deviations]
+        limits = [
+            _MIN_RELATIVE_DEVIATION * np.maximum(1e-300, np.abs(values).max(axis=1, initial=0.0))
+            for values in (sums, drops)
+        ]
+        varies = (scales[0] > limits[0]) & (scales[1] > limits[1])
+        product = np.where(varies, scales[0] * scales[1], 1.0)
+        correlation = np.where(varies, (deviations[0] * deviations[1]).mean(axis=1), 0.0) / product
+        return Score(fitted.removal.variant, np.clip(correlation, -1.0, 1.0), varies.astype(np.float64))

@@ -1,4 +1,4 @@
-"""How often an explanation names nothing that may change."""
+"""Fixed explanations: how often constraints forbid to change every selected feature."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cfeval_cli.core import NO_FEATURE, Access, Metric, MetricInput, Score
 
 @dataclass(frozen=True)
 class Fixed(Metric):
-    """Share of explanations that no search can flip, since none of their features may change: a fact about the scores.
+    """Share of explanations without a feature that may change; it describes the scores and does not rank explainers.
 
-    Only data with constraints have it.
+    It exists only for data with constraints (dataset.immutable, dataset.only). No search can flip such an explanation.
     """
 
     name = "fixed"
@@ -27,11 +27,11 @@ class Fixed(Metric):
     place = 97
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Over the instances with a usable explanation."""
+        """Yield a score over the instances with an explanation, if the data have constraints."""
         if not inputs.dataset.constrained:
             return
-        fixed = np.ones(len(inputs), dtype=bool)
+        is_fixed = np.ones(len(inputs), dtype=bool)
         for j in np.unique(inputs.features[inputs.features != NO_FEATURE]).tolist():
             rows = np.flatnonzero((inputs.features == j).any(axis=1))
-            fixed[rows] &= ~inputs.dataset.allowed(j, inputs.codes[rows, j]).any(axis=1)
-        yield Score("all", fixed.astype(float), np.ones(len(inputs)))
+            is_fixed[rows] &= ~inputs.dataset.allowed(j, inputs.codes[rows, j]).any(axis=1)
+        yield Score("all", is_fixed.astype(float), np.ones(len(inputs)))

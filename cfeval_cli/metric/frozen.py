@@ -1,4 +1,4 @@
-"""Whether the prediction can be flipped without the named features (Mothilal et al. 2021, sufficiency)."""
+"""Frozen: whether the label can be changed while the selected features keep their values (Mothilal et al. 2021)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ from cfeval_cli.core.memory import keys_of
 from cfeval_cli.core.single import alone, tried
 from cfeval_cli.errors import check_int
 
-_AT_ONCE = 1 << 16  # sets searched at a time
+_BATCH_SETS = 1 << 16  # feature sets that one call of the search covers
 
 
 @dataclass(frozen=True)
 class Frozen(Metric):
-    """Share of instances that still flip when the k named features keep their values and k others may change.
+    """Share of instances whose label still changes when the k selected features are fixed and k others are edited.
 
-    All sets of k others are searched, if that takes few enough candidates; else a set grows by the feature that takes
-    most from p(ŷ).
+    All sets of k other features are searched if they have few enough candidates. Otherwise one set grows by the feature
+    that lowers p(ŷ) most.
     """
 
-    search: Search  # that tells whether some values of a set flip
-    max_candidates: int = 10_000  # for one instance, over all sets; beyond, sets grow
-    values: int = 1000  # of one feature that are tried there, the most frequent ones if there are more
+    search: Search  # decides whether some values of a feature set change the label
+    max_candidates: int = 10_000  # of one instance, over all sets; with more candidates, one set grows
+    values: int = (
+        1000  # the largest number of values of a feature to evaluate for a growing set, the most frequent ones
+    )
 
     name = "frozen"
     title = "Frozen"
@@ -56,19 +58,20 @@ class Frozen(Metric):
         check_int("values", self.values, 1)
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
-        """By all sets, or by one that grows."""
-        size = min(inputs.k, inputs.dataset.width - inputs.k)  # there may not be as many others
+        """Yield a score from all sets of other features, or from one growing set."""
+        size = min(inputs.k, inputs.dataset.width - inputs.k)  # there may be fewer than k other features
         if not size:
             yield Score("all sets", np.zeros(len(inputs)), np.ones(len(inputs)))
-        elif self._candidates(inputs, size) <= self.max_candidates:
-            yield Score("all sets", self._by_sets(inputs, size), np.ones(len(inputs)))
+        elif self._count_candidates(inputs, size) <= self.max_candidates:
+            yield Score("all sets", self._search_all_sets(inputs, size), np.ones(len(inputs)))
         elif size > 1 and (inputs.model.access < Access.PROBABILITY or inputs.probability is None):
-            yield AbsentScore("greedy", "too many sets to try all, and labels do not tell which feature to begin with")
+            reason = "has too many feature sets to search all, and a growing set needs probabilities"
+            yield AbsentScore("greedy", reason)
         else:
-            yield Score("greedy", self._growing(inputs, size), np.ones(len(inputs)))
+            yield Score("greedy", self._search_growing_set(inputs, size), np.ones(len(inputs)))
 
-    def _candidates(self, inputs: MetricInput, size: int) -> int:
-        """How many candidates all sets of so many features have together: the elementary symmetric polynomial."""
+    def _count_candidates(self, inputs: MetricInput, size: int) -> int:
+        """Return the number of candidates of all feature sets of a size: an elementary symmetric polynomial."""
         sums = [1] + [0] * size
         for values in inputs.dataset.candidates:
             for i in range(size, 0, -1):
@@ -77,60 +80,63 @@ class Frozen(Metric):
                 break
         return sums[size]
 
-    def _by_sets(self, inputs: MetricInput, size: int) -> Floats:
-        """Whether one of the sets without any named feature flips."""
+    def _search_all_sets(self, inputs: MetricInput, size: int) -> Floats:
+        """Return 1 for each instance whose label some set without selected features changes."""
         sets = np.array(list(combinations(range(inputs.dataset.width), size)), dtype=np.int64).reshape(-1, size)
-        explained = named(inputs.codes, inputs.features)
+        is_selected = named(inputs.codes, inputs.features)
         about = f"sets of {size} that flip"
-        able = inputs.memory.ask(about, inputs.ids, lambda new: self._flipping(inputs, new, sets).astype(float)) > 0
-        free = ~explained[:, sets].any(axis=2)
-        return np.asarray((able & free).any(axis=1), dtype=np.float64)
+        can_flip = (
+            inputs.memory.ask(about, inputs.ids, lambda new: self._find_flips(inputs, new, sets).astype(float)) > 0
+        )
+        is_free = ~is_selected[:, sets].any(axis=2)
+        return np.asarray((can_flip & is_free).any(axis=1), dtype=np.float64)
 
-    def _flipping(self, inputs: MetricInput, rows: Ints, sets: Ints) -> Bools:
-        """Which sets (S, k) flip some rows: (n, S)."""
-        found = np.zeros((len(rows), len(sets)), dtype=bool)
-        step = max(1, _AT_ONCE // max(1, len(sets)))
+    def _find_flips(self, inputs: MetricInput, rows: Ints, sets: Ints) -> Bools:
+        """Return which feature sets (S, k) can change the label of some rows: (n, S)."""
+        flips = np.zeros((len(rows), len(sets)), dtype=bool)
+        step = max(1, _BATCH_SETS // max(1, len(sets)))
         for start in range(0, len(rows), step):
-            some = rows[start : start + step]
-            which, of = np.repeat(some, len(sets)), np.tile(sets, (len(some), 1))
-            features = np.where(inputs.codes[which[:, None], of] == ABSENT, NO_FEATURE, of)
+            batch = rows[start : start + step]
+            instances, columns = np.repeat(batch, len(sets)), np.tile(sets, (len(batch), 1))
+            features = np.where(inputs.codes[instances[:, None], columns] == ABSENT, NO_FEATURE, columns)
             features = np.take_along_axis(features, np.argsort(features == NO_FEATURE, axis=1, kind="stable"), axis=1)
             task = SearchTask(
-                inputs.ids[which], inputs.codes[which], inputs.labels[which], seed=0, component=self.name,
+                inputs.ids[instances], inputs.codes[instances], inputs.labels[instances], seed=0, component=self.name,
                 features=editable(inputs.dataset, features), dataset=inputs.dataset, model=inputs.model,
                 measure=ConstantMeasure(1.0),
             )  # fmt: skip
-            found[start : start + step] = self.search.find(task).flipped.reshape(len(some), len(sets))
-        return found
+            flips[start : start + step] = self.search.find(task).flipped.reshape(len(batch), len(sets))
+        return flips
 
-    def _growing(self, inputs: MetricInput, size: int) -> Floats:
-        """Whether a set flips that grows by one feature after the other."""
-        explained = named(inputs.codes, inputs.features)
-        about = f"{self!r}, growing to {size}"
-        keys = keys_of(explained, inputs.ids)
-        return inputs.memory.ask(about, keys, lambda new: self._grown(inputs, new, explained[new], size))
+    def _search_growing_set(self, inputs: MetricInput, size: int) -> Floats:
+        """Return 1 for each instance whose label changes within `size` steps of a growing set."""
+        is_selected = named(inputs.codes, inputs.features)
+        return inputs.memory.ask(
+            f"{self!r}, growing to {size}",
+            keys_of(is_selected, inputs.ids),
+            lambda new: self._grow_sets(inputs, new, is_selected[new], size),
+        )
 
-    def _grown(self, inputs: MetricInput, rows: Ints, explained: Bools, size: int) -> Floats:
-        open_ = ~explained & (inputs.codes[rows] != ABSENT)
-        codes, done = inputs.codes[rows].copy(), np.zeros(len(rows), dtype=bool)
+    def _grow_sets(self, inputs: MetricInput, rows: Ints, is_selected: Bools, size: int) -> Floats:
+        is_open = ~is_selected & (inputs.codes[rows] != ABSENT)
+        codes, has_flipped = inputs.codes[rows].copy(), np.zeros(len(rows), dtype=bool)
         for step in range(size):
-            where, features = np.nonzero(open_ & ~done[:, None])
-            if not len(where):
+            positions, features = np.nonzero(is_open & ~has_flipped[:, None])
+            if not len(positions):
                 break
-            own = inputs.codes[rows[where], features]
             if step:
-                told = tried(
-                    inputs.dataset, inputs.model, codes[where], inputs.labels[rows[where]], own, features, self.values
-                )
+                own = inputs.codes[rows[positions], features]
+                labels = inputs.labels[rows[positions]]
+                edit = tried(inputs.dataset, inputs.model, codes[positions], labels, own, features, self.values)
             else:
-                told = alone(inputs, rows[where], features, self.values)
-            np.logical_or.at(done, where, told.flips)
-            left = np.full(open_.shape, np.inf)
-            left[where, features] = told.left
-            best = left.argmin(axis=1)
-            value = np.zeros(open_.shape, dtype=codes.dtype)
-            value[where, features] = told.value
-            grow = np.flatnonzero(np.isfinite(left.min(axis=1)) & ~done)
-            codes[grow, best[grow]] = value[grow, best[grow]]
-            open_[grow, best[grow]] = False
-        return done.astype(np.float64)
+                edit = alone(inputs, rows[positions], features, self.values)
+            np.logical_or.at(has_flipped, positions, edit.flips)
+            probability = np.full(is_open.shape, np.inf)
+            probability[positions, features] = edit.left
+            best = probability.argmin(axis=1)
+            values = np.zeros(is_open.shape, dtype=codes.dtype)
+            values[positions, features] = edit.value
+            growing = np.flatnonzero(np.isfinite(probability.min(axis=1)) & ~has_flipped)
+            codes[growing, best[growing]] = values[growing, best[growing]]
+            is_open[growing, best[growing]] = False
+        return has_flipped.astype(np.float64)

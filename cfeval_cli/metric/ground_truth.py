@@ -11,12 +11,12 @@ from cfeval_cli.core import Access, Floats, Metric, MetricInput, Score
 from cfeval_cli.core.ranking import met, shared
 
 
-def _known(inputs: MetricInput, definition: str, values: Floats) -> Score:
-    """A score of the instances of which this truth is known."""
-    some = np.flatnonzero(~np.isnan(inputs.truth[definition]).any(axis=1))
-    if len(some) == len(values):
-        return Score(definition, values, np.ones(len(values)))
-    return Score(definition, values[some], np.ones(len(some)), some=some)
+def _make_score(inputs: MetricInput, truth: str, values: Floats) -> Score:
+    """Return a score of the instances for which the ground truth is known."""
+    rows = np.flatnonzero(~np.isnan(inputs.truth[truth]).any(axis=1))
+    if len(rows) == len(values):
+        return Score(truth, values, np.ones(len(values)))
+    return Score(truth, values[rows], np.ones(len(rows)), some=rows)
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Recall(Metric):
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each definition of gold."""
-        for definition in inputs.truth:
-            yield _known(inputs, definition, shared(inputs, definition) / inputs.k)
+        for truth in inputs.truth:
+            yield _make_score(inputs, truth, shared(inputs, truth) / inputs.k)
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,5 @@ class Hit(Metric):
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each definition of gold."""
-        for definition in inputs.truth:
-            yield _known(inputs, definition, met(inputs, definition))
+        for truth in inputs.truth:
+            yield _make_score(inputs, truth, met(inputs, truth))

@@ -1,4 +1,4 @@
-"""All sets of up to so many features: what a prediction loses without each, and the orders that lose most and least."""
+"""The lattice of feature sets up to a size: the drop without each set, and the extreme AOPC over all orders."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from cfeval_cli.core import (
     ModelClient,
     Replacement,
 )
-from cfeval_cli.metric.erasure import erased
+from cfeval_cli.metric.erasure import compute_erasure
 
-_CELLS = 1 << 22  # numbers of a table in memory
-_LARGEST = 2**62  # rows that a whole number can number
-_MOST_EDITS = 1 << 23  # rows that are numbered at once
-_TYPICAL_ROWS = 20  # test rows by which the evaluations of an instance are estimated
+_MAX_ARRAY_ELEMENTS = 1 << 22  # numbers in an array, to bound memory
+_MAX_DISTINCT_ROWS = 2**62  # rows of values that a 64-bit integer can number
+_MAX_EDITS = 1 << 23  # edited rows that are numbered together, to bound memory
+_N_SAMPLED_ROWS = 20  # test rows from which the number of evaluations of an instance is estimated
 
 
 def count_sets(width: int, longest: int) -> int:
@@ -36,141 +36,146 @@ def count_sets(width: int, longest: int) -> int:
 
 @dataclass(frozen=True)
 class Lattice:
-    """The sets of 1 to `longest` of the features of a dataset, and the edits that remove them in one way."""
+    """All sets of 1 to `longest` features of a dataset, and the edits by which one removal removes them."""
 
-    levels: list[tuple[Ints, Ints]]  # by size: sets (C, size), and the places (C, size) of those with one feature less
-    gone: Bools  # (S, M) the sets of all sizes, one after the other
-    edits: Edits | None  # None: removal moves embeddings, or rows are too many to be numbered
+    levels: list[
+        tuple[Ints, Ints]
+    ]  # by size: sets (C, size), and the positions (C, size) of their subsets with one feature less
+    is_removed: Bools  # (S, M) the sets of all sizes, one after the other
+    edits: NumberedEdits | None  # None: the removal moves embeddings, or there are too many rows to number
 
     @staticmethod
-    def of(dataset: Dataset, stand_ins: Replacement, longest: int) -> Lattice:
-        """Prepare what all instances share."""
-        levels = [_subsets(dataset.width, size) for size in range(1, longest + 1)]
-        gone = np.zeros((sum(len(sets) for sets, _ in levels), dataset.width), dtype=bool)
+    def build(dataset: Dataset, replacement: Replacement, longest: int) -> Lattice:
+        """Return the lattice of a dataset, which all instances share."""
+        levels = [_list_sets(dataset.width, size) for size in range(1, longest + 1)]
+        is_removed = np.zeros((sum(len(sets) for sets, _ in levels), dataset.width), dtype=bool)
         start = 0
         for sets, _ in levels:
-            gone[start + np.arange(len(sets))[:, None], sets] = True
+            is_removed[start + np.arange(len(sets))[:, None], sets] = True
             start += len(sets)
-        return Lattice(levels, gone, Edits.of(dataset, stand_ins, gone))
+        return Lattice(levels, is_removed, NumberedEdits.build(dataset, replacement, is_removed))
 
-    def evaluations(self, dataset: Dataset, stand_ins: Replacement) -> float:
-        """Return about how many different rows the model is asked about for one instance."""
+    def estimate_evaluations(self, dataset: Dataset, replacement: Replacement) -> float:
+        """Estimate how many distinct rows the model evaluates for one instance."""
         if self.edits is None:
-            return len(self.gone) * len(stand_ins.sample(np.arange(dataset.width))[1])
-        return float(np.mean([self.edits.count(row) for row in dataset.test.codes[:_TYPICAL_ROWS]]))
+            return len(self.is_removed) * len(replacement.sample(np.arange(dataset.width))[1])
+        return float(np.mean([self.edits.count_distinct(row) for row in dataset.test.codes[:_N_SAMPLED_ROWS]]))
 
-    def extremes(self, inputs: MetricInput, way: FittedRemoval, rows: Ints, sizes: Ints) -> Floats:
-        """Return the smallest and the largest AOPC (n, 2) of all orders; `sizes` (n, P) are the points of the curve.
+    def compute_extremes(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, n_removed: Ints) -> Floats:
+        """Return the smallest and the largest AOPC (n, 2) over all orders; `n_removed` (n, P) are the curve's points.
 
-        AOPC is a sum over the prefixes of an order, so that the best order of a set is the best order of one of its
-        subsets with one feature less, and then that feature: dynamic programming over sets, size by size.
+        AOPC is a sum over the prefixes of an order. The best order of a set is therefore the best order of one of its
+        subsets with one feature less, followed by that feature. This is dynamic programming over sets, size by size.
         """
         if inputs.probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        longest, points = sizes.max(axis=1, initial=0), np.count_nonzero(sizes, axis=1)
+        longest, n_points = n_removed.max(axis=1, initial=0), np.count_nonzero(n_removed, axis=1)
         totals = np.zeros((len(rows), 2))
-        step = max(1, _CELLS // self.gone.size)
+        step = max(1, _MAX_ARRAY_ELEMENTS // self.is_removed.size)
         for start in range(0, len(rows), step):
-            part = np.arange(start, min(start + step, len(rows)))
-            possible = ~((inputs.codes[rows[part]] == ABSENT) @ self.gone.T)
-            # how often the curve has a point after so many features as a set has
-            counted = (sizes[part][:, None] == self.gone.sum(axis=1)[:, None]).sum(axis=2)
-            wanted = possible & (counted > 0)
-            loss = np.where(
-                wanted, inputs.probability[rows[part]][:, None] - self._left(inputs, way, rows[part], wanted), 0
-            )
-            low, high, first = np.zeros((len(part), 1)), np.zeros((len(part), 1)), 0
+            batch = np.arange(start, min(start + step, len(rows)))
+            is_possible = ~((inputs.codes[rows[batch]] == ABSENT) @ self.is_removed.T)
+            # How many points of the curve remove as many features as a set has: shares of short texts can coincide.
+            multiplicity = (n_removed[batch][:, None] == self.is_removed.sum(axis=1)[:, None]).sum(axis=2)
+            is_needed = is_possible & (multiplicity > 0)
+            left = self._compute_left(inputs, fitted, rows[batch], is_needed)
+            drops = np.where(is_needed, inputs.probability[rows[batch]][:, None] - left, 0)
+            low, high, first = np.zeros((len(batch), 1)), np.zeros((len(batch), 1)), 0
             for size, (sets, parents) in enumerate(self.levels, start=1):
                 level = slice(first, first := first + len(sets))
-                there, lost = possible[:, level], counted[:, level] * loss[:, level]
-                low = np.where(there, low[:, parents].min(axis=2) + lost, np.inf)
-                high = np.where(there, high[:, parents].max(axis=2) + lost, -np.inf)
-                ends = longest[part] == size
-                totals[part[ends]] = np.stack([low[ends].min(axis=1), high[ends].max(axis=1)], axis=1)
-        return np.asarray(totals / np.maximum(1, points)[:, None])
+                valid, added = is_possible[:, level], multiplicity[:, level] * drops[:, level]
+                low = np.where(valid, low[:, parents].min(axis=2) + added, np.inf)
+                high = np.where(valid, high[:, parents].max(axis=2) + added, -np.inf)
+                ends = longest[batch] == size
+                totals[batch[ends]] = np.stack([low[ends].min(axis=1), high[ends].max(axis=1)], axis=1)
+        return np.asarray(totals / np.maximum(1, n_points)[:, None])
 
-    def _left(self, inputs: MetricInput, way: FittedRemoval, rows: Ints, wanted: Bools) -> Floats:
-        """Return what is left of p(ŷ) (n, S) without each set that is wanted."""
-        left = np.zeros(wanted.shape)
+    def _compute_left(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_needed: Bools) -> Floats:
+        """Return p(ŷ) (n, S) without each needed set, and 0 for other sets."""
+        left = np.zeros(is_needed.shape)
         if self.edits is None:
-            which, sets = np.nonzero(wanted)
-            told = erased(inputs, way, rows[which], self.gone[sets]).left
-            if told is None:
+            instances, sets = np.nonzero(is_needed)
+            probability = compute_erasure(inputs, fitted, rows[instances], self.is_removed[sets]).left
+            if probability is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
-            left[which, sets] = told
+            left[instances, sets] = probability
             return left
         for i, row in enumerate(rows):
-            left[i, wanted[i]] = self.edits.left(inputs.model, inputs.codes[row], int(inputs.labels[row]), wanted[i])
+            label = int(inputs.labels[row])
+            left[i, is_needed[i]] = self.edits.compute_left(inputs.model, inputs.codes[row], label, is_needed[i])
         return left
 
 
 @dataclass(frozen=True)
-class Edits:
-    """The rows that stand for an instance without some features, as numbers: equal rows have equal numbers.
+class NumberedEdits:
+    """The rows that replace an instance without some features, as integers: equal rows have equal integers.
 
-    Many are equal, since removed features often get the value that they have: of 12 features of Adults the 4,082 sets
-    with 100 draws each make 9,000 different rows on average, of which the model is asked once.
+    Many rows are equal, because removed features often get the value that they have. For 12 features of Adults, the
+    4,082 sets with 100 draws each make 9,000 distinct rows on average, and the model evaluates each row once.
     """
 
-    gone: Bools  # (S, M)
-    digits: Ints  # (M,) values of each feature, and none
-    units: Ints  # (M,) what one step of a feature's value adds to a number
-    numbers: Ints  # (R,) what the values of removed features add, set by set
+    is_removed: Bools  # (S, M) the feature sets
+    digits: Ints  # (M,) number of values of each feature, with one more for an absent feature
+    units: Ints  # (M,) what one step of a feature's code adds to the integer
+    numbers: Ints  # (R,) what the values of removed features add to the integer, set by set
     weights: Floats  # (R,)
-    counts: Ints  # (S,) how many rows stand for a set
+    counts: Ints  # (S,) number of rows of each set
 
     @staticmethod
-    def of(dataset: Dataset, stand_ins: Replacement, gone: Bools) -> Edits | None:
-        """Number the rows, if they are edits of values and not too many."""
+    def build(dataset: Dataset, replacement: Replacement, is_removed: Bools) -> NumberedEdits | None:
+        """Number the rows; None if the removal moves embeddings or there are too many rows."""
         digits = [len(feature.values) + 1 for feature in dataset.features]
-        if stand_ins.vectors is not None or prod(digits) > _LARGEST or not len(gone):
+        if replacement.vectors is not None or prod(digits) > _MAX_DISTINCT_ROWS or not len(is_removed):
             return None
-        if len(gone) * len(stand_ins.sample(np.arange(dataset.width))[1]) > _MOST_EDITS:
+        if len(is_removed) * len(replacement.sample(np.arange(dataset.width))[1]) > _MAX_EDITS:
             return None
         units = np.array([prod(digits[:j]) for j in range(len(digits))], dtype=np.int64)
-        drawn = [stand_ins.sample(np.flatnonzero(one)) for one in gone]
-        numbers = [(values.astype(np.int64) + 1) @ units[one] for (values, _), one in zip(drawn, gone, strict=True)]
-        weights = np.concatenate([weights for _, weights in drawn])
-        counts = np.array([len(weights) for _, weights in drawn])
-        return Edits(gone, np.array(digits), units, np.concatenate(numbers), weights, counts)
+        samples = [replacement.sample(np.flatnonzero(features)) for features in is_removed]
+        numbers = [
+            (values.astype(np.int64) + 1) @ units[features]
+            for (values, _), features in zip(samples, is_removed, strict=True)
+        ]
+        weights = np.concatenate([weights for _, weights in samples])
+        counts = np.array([len(weights) for _, weights in samples])
+        return NumberedEdits(is_removed, np.array(digits), units, np.concatenate(numbers), weights, counts)
 
-    def count(self, row: Codes) -> int:
-        """Return how many different rows stand for a row (M,) without one of the sets."""
-        return len(np.unique(self._numbered(row, self._everything)))
+    def count_distinct(self, row: Codes) -> int:
+        """Return the number of distinct rows that replace a row (M,) without one of the sets."""
+        return len(np.unique(self._number_rows(row, self._all_sets)))
 
-    def left(self, model: ModelClient, row: Codes, label: int, wanted: Bools) -> Floats:
-        """Return what is left of the label's probability without each set that is wanted, on average."""
+    def compute_left(self, model: ModelClient, row: Codes, label: int, is_needed: Bools) -> Floats:
+        """Return the mean probability of the label without each needed set."""
         import pandas as pd
 
-        which, different = pd.factorize(self._numbered(row, wanted))
-        codes = (different[:, None] // self.units % self.digits - 1).astype(np.int32)
+        positions, numbers = pd.factorize(self._number_rows(row, is_needed))
+        codes = (numbers[:, None] // self.units % self.digits - 1).astype(np.int32)
         _, probability = model.predict_with_proba(codes, np.full(len(codes), label))
         if probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        weights = self.weights if wanted.all() else self.weights[np.repeat(wanted, self.counts)]
-        starts = np.cumsum(self.counts[wanted]) - self.counts[wanted]
-        return np.asarray(np.add.reduceat(probability[which] * weights, starts))
+        weights = self.weights if is_needed.all() else self.weights[np.repeat(is_needed, self.counts)]
+        starts = np.cumsum(self.counts[is_needed]) - self.counts[is_needed]
+        return np.asarray(np.add.reduceat(probability[positions] * weights, starts))
 
     @cached_property
-    def _everything(self) -> Bools:
-        return np.ones(len(self.gone), dtype=bool)
+    def _all_sets(self) -> Bools:
+        return np.ones(len(self.is_removed), dtype=bool)
 
-    def _numbered(self, row: Codes, wanted: Bools) -> Ints:
-        """Return the numbers (r,) of the rows that stand for a row without each set that is wanted."""
+    def _number_rows(self, row: Codes, is_needed: Bools) -> Ints:
+        """Return the integers (r,) of the rows that replace a row without each needed set."""
         own = (row.astype(np.int64) + 1) * self.units
-        kept = np.repeat(own.sum() - self.gone @ own, self.counts)
-        numbers = np.asarray(self.numbers + kept)
-        return numbers if wanted.all() else numbers[np.repeat(wanted, self.counts)]
+        remaining = np.repeat(own.sum() - self.is_removed @ own, self.counts)
+        numbers = np.asarray(self.numbers + remaining)
+        return numbers if is_needed.all() else numbers[np.repeat(is_needed, self.counts)]
 
 
-def _subsets(width: int, size: int) -> tuple[Ints, Ints]:
-    """Return all sets (C, size) of features, and the places (C, size) of their subsets with one feature less.
+def _list_sets(width: int, size: int) -> tuple[Ints, Ints]:
+    """Return all sets (C, size) of features, and the positions (C, size) of their subsets with one feature less.
 
-    Sets are in colexicographic order, in which the place of a set {c_1 < c_2 < …} is the sum of all binomials (c_i, i).
+    Sets are in colexicographic order: the position of a set {c_1 < c_2 < …} is the sum of the binomials (c_i, i).
     """
     binomials = np.array([[comb(feature, i + 1) for i in range(size)] for feature in range(width)])
-    listed = np.fromiter(chain.from_iterable(combinations(range(width), size)), dtype=np.int64).reshape(-1, size)
+    combined = np.fromiter(chain.from_iterable(combinations(range(width), size)), dtype=np.int64).reshape(-1, size)
     columns = np.arange(size)
-    sets = listed[np.argsort(binomials[listed, columns].sum(axis=1))]
-    smaller = [np.delete(sets, i, axis=1) for i in range(size)]
-    return sets, np.stack([binomials[one, columns[:-1]].sum(axis=1) for one in smaller], axis=1)
+    sets = combined[np.argsort(binomials[combined, columns].sum(axis=1))]
+    subsets = [np.delete(sets, i, axis=1) for i in range(size)]
+    return sets, np.stack([binomials[subset, columns[:-1]].sum(axis=1) for subset in subsets], axis=1)

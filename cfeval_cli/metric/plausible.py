@@ -1,4 +1,4 @@
-"""Whether a counterfactual lies among training rows that the model gives the same class."""
+"""Plausibility: whether a counterfactual lies among training rows of its own class (yNN)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfeval_cli.errors import check_int
 
 @dataclass(frozen=True)
 class Plausible(Metric):
-    """Share of the nearest training rows of a counterfactual that have its class, of those that flip (yNN)."""
+    """Mean share of the nearest training rows of a flipping counterfactual that the model assigns to its class."""
 
     neighbours: int = 5
 
@@ -33,34 +33,36 @@ class Plausible(Metric):
         check_int("neighbours", self.neighbours, 1)
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Sentences have no neighbours by position."""
+        """Return the reason for texts, which have no columns to compute neighbours in."""
         return "needs the columns of a table" if spec.dataset.padded else super().not_applicable_reason(spec)
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
-        """One for each level at which the search ran and exchanged values."""
-        for level, found in inputs.counterfactuals.items():
-            if found.codes is None:
-                yield AbsentScore(level.name.lower(), "a moved embedding is no row of a table")
+        """Yield a score for each access level of the search, or the reason if the search moves embeddings."""
+        for level, counterfactuals in inputs.counterfactuals.items():
+            if counterfactuals.codes is None:
+                yield AbsentScore(level.name.lower(), "a moved embedding is not a row of the table")
             else:
-                yield Score(level.name.lower(), self._of(inputs, found, found.codes), found.flipped.astype(float))
+                shares = self._compute_shares(inputs, counterfactuals, counterfactuals.codes)
+                yield Score(level.name.lower(), shares, counterfactuals.flipped.astype(float))
 
-    def _of(self, inputs: MetricInput, found: Counterfactuals, edited: Codes) -> Floats:
-        """For each flip the share of its own class, zero for the others."""
-        rows = np.flatnonzero(found.flipped)
-        keys = np.ascontiguousarray(np.pad(edited[rows] + 1, ((0, 0), (0, 1)), constant_values=1))  # no zero at the end
+    def _compute_shares(self, inputs: MetricInput, counterfactuals: Counterfactuals, edited: Codes) -> Floats:
+        """Return the share of neighbours of the new class for each flip, and zero for other instances."""
+        rows = np.flatnonzero(counterfactuals.flipped)
+        # NumPy strips trailing zero bytes from such keys, so each key ends with a one.
+        keys = np.ascontiguousarray(np.pad(edited[rows] + 1, ((0, 0), (0, 1)), constant_values=1))
         keys = keys.astype(">i4").view(f"S{4 * keys.shape[1]}").ravel()
-        votes = inputs.memory.ask(repr(self), keys, lambda new: self._shares(inputs, edited[rows[new]]))
-        scores = np.zeros(len(inputs))
-        scores[rows] = votes[np.arange(len(rows)), found.labels[rows]]
-        return scores
+        votes = inputs.memory.ask(repr(self), keys, lambda new: self._compute_votes(inputs, edited[rows[new]]))
+        shares = np.zeros(len(inputs))
+        shares[rows] = votes[np.arange(len(rows)), counterfactuals.labels[rows]]
+        return shares
 
-    def _shares(self, inputs: MetricInput, codes: Codes) -> Floats:
-        """The share of each class (n, C) among the nearest training rows."""
-        train, counts, space = inputs.memory.once("training rows", lambda: _train(inputs))
-        return nearest(space.rows(codes), train, counts, self.neighbours)
+    def _compute_votes(self, inputs: MetricInput, codes: Codes) -> Floats:
+        """Return the share of each class (n, C) among the nearest training rows."""
+        train, classes, space = inputs.memory.once("training rows", lambda: _embed_training_rows(inputs))
+        return nearest(space.rows(codes), train, classes, self.neighbours)
 
 
-def _train(inputs: MetricInput) -> tuple[Floats, Floats, Scaled]:
-    """The training rows as points, their predicted classes (N, C) as ones among zeros, and the space."""
+def _embed_training_rows(inputs: MetricInput) -> tuple[Floats, Floats, Scaled]:
+    """Return the training rows as points, their predicted classes one-hot encoded (N, C), and the space."""
     space, codes = Scaled(inputs.dataset), inputs.dataset.train.codes
     return space.rows(codes), np.eye(len(inputs.dataset.classes))[training_classes(inputs)], space

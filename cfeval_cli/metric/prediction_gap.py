@@ -1,6 +1,6 @@
-"""Prediction gaps: how far the prediction moves when the named features, or all others, take what others have.
+"""Prediction gaps: how far the probability moves when features take the values of training rows (Agarwal et al. 2022).
 
-Agarwal et al. 2022. Unlike comprehensiveness, a move of p(ŷ) in either direction counts, draw by draw.
+Unlike in comprehensiveness, a change of p(ŷ) in either direction counts, for each draw.
 """
 
 from __future__ import annotations
@@ -13,64 +13,65 @@ import numpy as np
 
 from cfeval_cli.core import Access, Bools, FittedRemoval, Metric, MetricInput, Removal, Score
 from cfeval_cli.core.explanation import named
-from cfeval_cli.metric.erasure import erased
+from cfeval_cli.metric.erasure import compute_erasure
 
 
 @dataclass(frozen=True)
 class PredictionGap(Metric):
-    """What both share: the mean of |p(ŷ|x) - p(ŷ|x′)|, features of x′ taken from training rows together."""
+    """Base of both gaps: the mean of |p(ŷ|x) - p(ŷ|x′)|, where some features of x′ have values of training rows."""
 
-    removal: Removal  # by values of training rows
+    removal: Removal  # replaces features by the values of training rows
 
     block = "erasure"
     range = (0.0, 1.0)
     access = Access.PROBABILITY
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """By training rows; the draws are those of the same removal in the run, if it has that."""
-        taken = erased(
-            inputs, self._way(inputs), np.arange(len(inputs)), self.exchanged(named(inputs.codes, inputs.features))
-        )
-        if taken.apart is None:
+        """Yield the mean gap of each instance."""
+        is_replaced = self.select_replaced(named(inputs.codes, inputs.features))
+        effect = compute_erasure(inputs, self._fit_removal(inputs), np.arange(len(inputs)), is_replaced)
+        if effect.apart is None:
             raise ValueError("a prediction gap needs probabilities")
-        yield Score(self.removal.variant, taken.apart, np.ones(len(inputs)))
+        yield Score(self.removal.variant, effect.apart, np.ones(len(inputs)))
 
     @abstractmethod
-    def exchanged(self, explained: Bools) -> Bools:
-        """Which features (n, M) are exchanged, from which are explained."""
+    def select_replaced(self, is_selected: Bools) -> Bools:
+        """Return which features (n, M) are replaced, given those that the explanations select (n, M)."""
 
-    def _way(self, inputs: MetricInput) -> FittedRemoval:
-        """The run's own removal, if it draws the same."""
-        same = self.removal
-        ways = [way for way in inputs.removals.values() if way.removal == same and way.stand_ins is not None]
-        if ways:
-            return ways[0]
-        return inputs.memory.once(repr(same), lambda: FittedRemoval(same, same.fit(inputs.dataset, inputs.model)))
+    def _fit_removal(self, inputs: MetricInput) -> FittedRemoval:
+        """Return the equal removal of the run, if it has one, so that both share model evaluations."""
+        for fitted in inputs.removals.values():
+            if fitted.removal == self.removal and fitted.stand_ins is not None:
+                return fitted
+        return inputs.memory.once(
+            repr(self.removal),
+            lambda: FittedRemoval(self.removal, self.removal.fit(inputs.dataset, inputs.model)),
+        )
 
 
 @dataclass(frozen=True)
 class Pgi(PredictionGap):
-    """The gap that the explained features make."""
+    """Mean change in probability when the selected features take the values of training rows."""
 
     name = "pgi"
     title = "PGI"
     better = "higher"
     place = 31
 
-    def exchanged(self, explained: Bools) -> Bools:
-        """The explained features."""
-        return explained
+    def select_replaced(self, is_selected: Bools) -> Bools:
+        """Return the selected features."""
+        return is_selected
 
 
 @dataclass(frozen=True)
 class Pgu(PredictionGap):
-    """The gap that all other features make."""
+    """Mean change in probability when all features but the selected ones take the values of training rows."""
 
     name = "pgu"
     title = "PGU"
     better = "lower"
     place = 32
 
-    def exchanged(self, explained: Bools) -> Bools:
-        """All others."""
-        return ~explained
+    def select_replaced(self, is_selected: Bools) -> Bools:
+        """Return all features but the selected ones."""
+        return ~is_selected

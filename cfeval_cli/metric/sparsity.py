@@ -1,4 +1,4 @@
-"""How many features a counterfactual changes, and how many of these it need not have changed."""
+"""Sparsity: how many features a counterfactual changes, and how many of these changes are redundant."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import numpy as np
 
 from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Bools, Counterfactuals, Floats, Metric, MetricInput, Score
 
-_EMBEDDINGS = "access does not allow to look at embeddings"
-
 
 @dataclass(frozen=True)
-class _Counted(Metric):
-    """What both share: a mean over the counterfactuals that flip."""
+class FeatureCountMetric(Metric):
+    """Base of the metrics that count features of the counterfactuals that flip."""
 
     better = "lower"
     range = (0.0, float("inf"))
@@ -26,70 +24,69 @@ class _Counted(Metric):
     empty = "no counterfactual flips"
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
-        """One for each level at which the search ran."""
-        for level, found in inputs.counterfactuals.items():
-            if found.codes is None and inputs.model.access < Access.GRADIENT:
-                yield AbsentScore(level.name.lower(), _EMBEDDINGS)
+        """Yield a score for each access level of the search."""
+        for level, counterfactuals in inputs.counterfactuals.items():
+            if counterfactuals.codes is None and inputs.model.access < Access.GRADIENT:
+                yield AbsentScore(level.name.lower(), "needs access to embeddings (access=gradient)")
             else:
-                yield Score(level.name.lower(), self.count(inputs, found), found.flipped.astype(float))
+                counts = self.count_features(inputs, counterfactuals)
+                yield Score(level.name.lower(), counts, counterfactuals.flipped.astype(float))
 
     @abstractmethod
-    def count(self, inputs: MetricInput, found: Counterfactuals) -> Floats:
-        """How many features (n,) of each flip; 0 of what does not flip."""
+    def count_features(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> Floats:
+        """Return the number of features (n,) of each flip, and 0 where the label does not change."""
 
 
 @dataclass(frozen=True)
-class Sparsity(_Counted):
-    """Mean number of features changed, of the counterfactuals that flip."""
+class Sparsity(FeatureCountMetric):
+    """Mean number of features that a flipping counterfactual changes."""
 
     name = "sparsity"
     title = "Sparsity"
     place = 53
 
-    def count(self, inputs: MetricInput, found: Counterfactuals) -> Floats:
-        """Those that are changed."""
-        return np.asarray(found.flipped.astype(float) * changed(inputs, found).sum(axis=1))
+    def count_features(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> Floats:
+        """Return the number of changed features."""
+        n_changed = find_changed(inputs, counterfactuals).sum(axis=1)
+        return np.asarray(counterfactuals.flipped.astype(float) * n_changed)
 
 
 @dataclass(frozen=True)
-class Redundant(_Counted):
-    """Mean number of changed features of which each alone could be put back without losing the flip."""
+class Redundant(FeatureCountMetric):
+    """Mean number of changed features that a flipping counterfactual keeps its label without, each reset alone."""
 
     name = "redundant"
     title = "Redundant"
     place = 54
 
-    def count(self, inputs: MetricInput, found: Counterfactuals) -> Floats:
-        """Those that can be put back, each alone."""
-        return _kept(inputs, found)
+    def count_features(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> Floats:
+        """Return the number of changed features that can be reset alone without losing the flip."""
+        is_changed = find_changed(inputs, counterfactuals) & counterfactuals.flipped[:, None]
+        # Resetting the only change restores the instance itself, which is not a flip.
+        rows, columns = np.nonzero(is_changed & (is_changed.sum(axis=1) > 1)[:, None])
+        features, labels = counterfactuals.features[rows, columns], inputs.labels[rows]
+        if counterfactuals.codes is not None:
+            reset = counterfactuals.codes[rows]
+            reset[np.arange(len(rows)), features] = inputs.codes[rows, features]
+            labels_after_reset = inputs.model.predict_labels(reset)
+        elif counterfactuals.vectors is not None:
+            moved = counterfactuals.features[rows].copy()
+            moved[np.arange(len(rows)), columns] = NO_FEATURE
+            vectors = counterfactuals.vectors[rows]
+            labels_after_reset = inputs.model.evaluate_moved(inputs.codes[rows], moved, vectors, labels)[0]
+        else:
+            raise ValueError("counterfactuals must have codes or vectors")
+        return np.bincount(rows, labels_after_reset != labels, minlength=len(inputs)).astype(np.float64)
 
 
-def changed(inputs: MetricInput, found: Counterfactuals) -> Bools:
-    """Which of the features (n, k) that were open to the edit it has changed."""
-    there = found.features != NO_FEATURE
-    features = np.where(there, found.features, 0)
-    own = np.take_along_axis(inputs.codes, features, axis=1)
-    if found.codes is not None:
-        return np.asarray(there & (np.take_along_axis(found.codes, features, axis=1) != own))
-    if found.vectors is None:
-        raise ValueError("an edit exchanges values or moves embeddings")
-    before = inputs.model.embed_features(features.ravel(), own.ravel()).reshape(found.vectors.shape)
-    return np.asarray(there & (before != found.vectors).any(axis=2))
-
-
-def _kept(inputs: MetricInput, found: Counterfactuals) -> Floats:
-    """How many changed features (n,) of each flip can be put back, each alone."""
-    moved = changed(inputs, found) & found.flipped[:, None]
-    rows, places = np.nonzero(moved & (moved.sum(axis=1) > 1)[:, None])  # one alone leads back to x, which is no flip
-    features, labels = found.features[rows, places], inputs.labels[rows]
-    if found.codes is not None:
-        reset = found.codes[rows]
-        reset[np.arange(len(rows)), features] = inputs.codes[rows, features]
-        after = inputs.model.predict_labels(reset)
-    elif found.vectors is not None:
-        left = found.features[rows].copy()
-        left[np.arange(len(rows)), places] = NO_FEATURE
-        after = inputs.model.evaluate_moved(inputs.codes[rows], left, found.vectors[rows], labels)[0]
-    else:
-        raise ValueError("an edit exchanges values or moves embeddings")
-    return np.bincount(rows, after != labels, minlength=len(inputs)).astype(np.float64)
+def find_changed(inputs: MetricInput, counterfactuals: Counterfactuals) -> Bools:
+    """Return which of the features (n, k) that were open to the edit have changed."""
+    is_feature = counterfactuals.features != NO_FEATURE
+    features = np.where(is_feature, counterfactuals.features, 0)
+    codes = np.take_along_axis(inputs.codes, features, axis=1)
+    if counterfactuals.codes is not None:
+        return np.asarray(is_feature & (np.take_along_axis(counterfactuals.codes, features, axis=1) != codes))
+    if counterfactuals.vectors is None:
+        raise ValueError("counterfactuals must have codes or vectors")
+    vectors = inputs.model.embed_features(features.ravel(), codes.ravel()).reshape(counterfactuals.vectors.shape)
+    return np.asarray(is_feature & (vectors != counterfactuals.vectors).any(axis=2))

@@ -1,4 +1,4 @@
-"""Random sets of features that are removed together: what scores are held against."""
+"""What the metrics on random feature sets share: the sets, their scores, and the effect of removing them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, Access, Bools, FittedRemoval, Floats, Ints, MetricInput
 from cfeval_cli.errors import check_float, check_int
-from cfeval_cli.metric.erasure import Erasure, erased
+from cfeval_cli.metric.erasure import ErasureMetric, compute_erasure
 from cfeval_cli.seeding import make_stream
 
 
 @dataclass(frozen=True)
-class Subsets(Erasure):
-    """What both share: the sum of the scores of random sets, and what removing these does."""
+class RandomSubsetMetric(ErasureMetric):
+    """Base of the metrics that compare sums of scores with the effect of removing random feature sets."""
 
-    subsets: int = 50  # for each instance
-    share: float = 0.25  # of its features that a set has, at least one
+    subsets: int = 50  # feature sets of each instance
+    share: float = 0.25  # share of the features of the instance in each set, at least one feature
     seed: int = 0
 
     block = "scores"
@@ -29,42 +29,41 @@ class Subsets(Erasure):
         check_float("share", self.share, 0, 1, open_low=True)
         check_int("seed", self.seed, 0)
 
-    def sums(self, inputs: MetricInput, way: FittedRemoval) -> tuple[Floats, Floats]:
-        """For each instance and set (n, R): the sum of its scores, and p(ŷ|x) - p(ŷ|x without it).
+    def compute_sums_and_drops(self, inputs: MetricInput, fitted: FittedRemoval) -> tuple[Floats, Floats]:
+        """Return for each instance and set (n, R) the sum of its scores, and p(ŷ|x) - p(ŷ|x without the set).
 
-        Scores are in units of the instance's largest: their scale says nothing.
+        Scores are divided by the largest absolute score of the instance, because their scale is arbitrary.
         """
         if inputs.explanation is None or inputs.probability is None:
             raise ValueError("needs scores and probabilities")
-        ids, first, which = np.unique(inputs.ids, return_index=True, return_inverse=True)
-        sets = self._sets(inputs, ids, first)
-        rows = np.repeat(first, self.subsets)
-        left = erased(inputs, way, rows, sets.reshape(-1, inputs.dataset.width)).left
+        ids, first_rows, which = np.unique(inputs.ids, return_index=True, return_inverse=True)
+        sets = self._draw_sets(inputs, ids, first_rows)
+        rows = np.repeat(first_rows, self.subsets)
+        left = compute_erasure(inputs, fitted, rows, sets.reshape(-1, inputs.dataset.width)).left
         if left is None:
             raise ValueError("needs probabilities after the edit")
         drops = (inputs.probability[rows] - left).reshape(len(ids), self.subsets)[which.ravel()]
-        told = inputs.explanation.table(inputs.dataset.width)
-        told = np.where(np.isfinite(told), told, 0.0)  # an infinite score is of no use in a sum
-        largest = np.abs(told).max(axis=1, keepdims=True, initial=0.0)
-        told = told / np.where(largest > 0, largest, 1.0)  # squares are neither too large nor too small
-        return np.einsum("nrm,nm->nr", sets[which.ravel()], told), drops
+        scores = inputs.explanation.table(inputs.dataset.width)
+        scores = np.where(np.isfinite(scores), scores, 0.0)
+        largest = np.abs(scores).max(axis=1, keepdims=True, initial=0.0)
+        scores = scores / np.where(largest > 0, largest, 1.0)
+        return np.einsum("nrm,nm->nr", sets[which.ravel()], scores), drops
 
-    def _sets(self, inputs: MetricInput, ids: Ints, first: Ints) -> Bools:
-        """The sets (n, R, M) of each instance, the same whoever explains it and whatever is made of them."""
-        about = f"subsets {self.subsets} {self.share} {self.seed}"
+    def _draw_sets(self, inputs: MetricInput, ids: Ints, first_rows: Ints) -> Bools:
+        """Return the feature sets (n, R, M) of each instance, which do not depend on the explainer or the metric."""
 
-        def drawn(new: Ints) -> Bools:
+        def draw(new: Ints) -> Bools:
             sets = np.zeros((len(new), self.subsets, inputs.dataset.width), dtype=bool)
-            for place, i in enumerate(new.tolist()):
-                sets[place] = self._drawn(inputs.codes[first[i]] != ABSENT, int(ids[i]))
+            for position, i in enumerate(new.tolist()):
+                sets[position] = self._draw_sets_of(inputs.codes[first_rows[i]] != ABSENT, int(ids[i]))
             return sets
 
-        return inputs.memory.ask(about, ids, drawn)
+        return inputs.memory.ask(f"subsets {self.subsets} {self.share} {self.seed}", ids, draw)
 
-    def _drawn(self, there: Bools, instance: int) -> Bools:
-        """Sets (R, M) of the features that are there, uniformly, all of one size."""
-        draws = make_stream(self.seed, "metric.subsets", instance).random((self.subsets, len(there)))
-        draws[:, ~there] = 2.0
-        size = max(1, round(self.share * int(there.sum())))
+    def _draw_sets_of(self, is_present: Bools, instance: int) -> Bools:
+        """Draw uniform sets (R, M) of one size from the present features of an instance."""
+        draws = make_stream(self.seed, "metric.subsets", instance).random((self.subsets, len(is_present)))
+        draws[:, ~is_present] = 2.0
+        size = max(1, round(self.share * int(is_present.sum())))
         ranks = np.argsort(np.argsort(draws, axis=1), axis=1)
-        return np.asarray((ranks < size) & there)
+        return np.asarray((ranks < size) & is_present)

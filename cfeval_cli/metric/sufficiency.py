@@ -1,16 +1,16 @@
-"""How much probability is lost with nothing but the explained features."""
+"""Sufficiency: the drop in probability with only the selected features (DeYoung et al. 2020)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from cfeval_cli.core import Access, FittedRemoval, MetricInput, Score
-from cfeval_cli.metric.erasure import Erasure, mean, removed
+from cfeval_cli.metric.erasure import ErasureMetric, make_mean_score, remove_others
 
 
 @dataclass(frozen=True)
-class Sufficiency(Erasure):
-    """Mean drop in probability with nothing but the explained features."""
+class Sufficiency(ErasureMetric):
+    """Mean drop in the probability of the predicted class when only the selected features are kept."""
 
     name = "sufficiency"
     title = "Suff."
@@ -19,6 +19,6 @@ class Sufficiency(Erasure):
     access = Access.PROBABILITY
     place = 20
 
-    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
-        """p(ŷ|x) - p(ŷ|only e)."""
-        return mean(way, inputs.drops(removed(inputs, way, keep=True)[1]))
+    def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
+        """Return p(ŷ|x) - p(ŷ|only the selected features) for each instance."""
+        return make_mean_score(fitted, inputs.drops(remove_others(inputs, fitted).left))

@@ -1,4 +1,4 @@
-"""Cases for metrics: a random order of all features with random scores, and models of which nothing adds up."""
+"""Inputs of metrics: random explanations of all features, and models without additive effects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from cfeval_cli.seeding import make_stream
 from tests.problems import open_client, ready
 
 
-class Crossed:
-    """Three classes, logits from pairs of features: no order of features is the best for every length."""
+class InteractionModel:
+    """A model with logits from pairs of features, for which no order of features is the best at every length."""
 
     def __init__(self, dataset, seed, classes=2):
         rng = np.random.default_rng(seed)
@@ -27,44 +27,41 @@ class Crossed:
         return odds / odds.sum(axis=1, keepdims=True)
 
 
-def rows_of(model, codes, ids=None):
-    """Rows with what a model says of them."""
-    told = model.predict_proba(codes)
-    labels = told.argmax(axis=1)
-    return Rows(np.arange(len(codes)) if ids is None else ids, codes, labels, told[np.arange(len(codes)), labels])
-
-
-def told(model, row, label):
-    """The probability of one row's class."""
-    return float(model.predict_proba(np.asarray(row, dtype=np.int32)[None])[0, label])
+def make_rows(model, codes, ids=None):
+    """Return rows with the predictions of a model."""
+    probabilities = model.predict_proba(codes)
+    labels = probabilities.argmax(axis=1)
+    return Rows(
+        np.arange(len(codes)) if ids is None else ids, codes, labels, probabilities[np.arange(len(codes)), labels]
+    )
 
 
 def make_explanation(codes, seed, short=False):
-    """A random order of the features that are there, with falling random scores; of some instances only a part."""
+    """Return the present features in random order with decreasing scores; with `short` only some of them."""
     rng = np.random.default_rng(seed)
     rows = []
     for row in codes:
-        there = rng.permutation(np.flatnonzero(row != ABSENT))
-        there = there[: rng.integers(1, len(there) + 1)] if short else there
-        rows.append(list(zip(there.tolist(), np.sort(rng.normal(size=len(there)))[::-1].tolist(), strict=True)))
+        present = rng.permutation(np.flatnonzero(row != ABSENT))
+        present = present[: rng.integers(1, len(present) + 1)] if short else present
+        rows.append(list(zip(present.tolist(), np.sort(rng.normal(size=len(present)))[::-1].tolist(), strict=True)))
     return Explanation.ragged(rows)
 
 
-def make_inputs(dataset, model, k=1, seed=0, ways=None, access=Access.WHITE_BOX, short=False, found=None, **more):
-    """A case of all test instances; features are the first k of the explanation."""
-    rows = rows_of(model, dataset.test.codes, dataset.test.ids)
+def make_inputs(dataset, model, k=1, seed=0, removals=None, access=Access.WHITE_BOX, short=False, edits=None, **more):
+    """Return inputs of all test instances; the features are the first k of the explanation."""
+    rows = make_rows(model, dataset.test.codes, dataset.test.ids)
     explanation = make_explanation(rows.codes, seed, short)
     features = explanation.top(k)
     return MetricInput(
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset,
         model=open_client(model, access, padded=dataset.padded), features=features, k=k,
-        complete=(features != NO_FEATURE).all(axis=1), counterfactuals=found or {},
-        removals=ready(dataset, model, ways), truth={}, explanation=explanation, **more,
+        complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits or {},
+        removals=ready(dataset, model, removals), truth={}, explanation=explanation, **more,
     )  # fmt: skip
 
 
-def values(metric, inputs):
-    """Numerator over denominator of each instance, by variant; NaN where there is nothing to divide by."""
+def compute_values(metric, inputs):
+    """Return the value of each instance by variant: numerator over denominator, NaN if the denominator is 0."""
     scores = {}
     for score in metric.score(inputs):
         with np.errstate(invalid="ignore"):
@@ -72,30 +69,30 @@ def values(metric, inputs):
     return scores
 
 
-def stand_ins(way, features):
-    """Values and weights, as lists."""
-    chosen, weights = way.stand_ins.sample(np.array(sorted(features), dtype=np.int64))
-    return chosen.tolist(), weights.tolist()
+def sample_replacements(fitted, features):
+    """Return the values and weights that replace some features, as lists."""
+    values, weights = fitted.stand_ins.sample(np.array(sorted(features), dtype=np.int64))
+    return values.tolist(), weights.tolist()
 
 
-def left_without(model, inputs, way, i, gone):
-    """p(ŷ) of one instance without some features, draw by draw: (weight, p)."""
-    gone = sorted(j for j in gone if inputs.codes[i, j] != ABSENT)
-    values, weights = stand_ins(way, gone)
+def list_left(model, inputs, fitted, i, remove_selected):
+    """Return (weight, p(ŷ)) of one instance without some features, for each draw."""
+    remove_selected = sorted(j for j in remove_selected if inputs.codes[i, j] != ABSENT)
+    values, weights = sample_replacements(fitted, remove_selected)
     rows = np.repeat(inputs.codes[i : i + 1], len(weights), axis=0)
-    for row, chosen in zip(rows, values, strict=True):
-        row[gone] = chosen
+    for row, replacement in zip(rows, values, strict=True):
+        row[remove_selected] = replacement
     return list(zip(weights, model.predict_proba(rows)[:, inputs.labels[i]].tolist(), strict=True))
 
 
-def drop_without(model, inputs, way, i, gone):
-    """p(ŷ|x) - p(ŷ|x without some features)."""
-    return inputs.probability[i] - sum(weight * p for weight, p in left_without(model, inputs, way, i, gone))
+def compute_drop(model, inputs, fitted, i, remove_selected):
+    """Return p(ŷ|x) - p(ŷ|x without some features)."""
+    return inputs.probability[i] - sum(weight * p for weight, p in list_left(model, inputs, fitted, i, remove_selected))
 
 
-def sets_of(row, subsets, share, seed, instance):
-    """The features with the smallest of the instance's own random numbers."""
+def draw_sets(row, subsets, share, seed, instance):
+    """Return sets of the present features with the smallest random numbers of the instance's own stream."""
     numbers = make_stream(seed, "metric.subsets", instance).random((subsets, len(row)))
-    there = [j for j in range(len(row)) if row[j] != ABSENT]
-    size = max(1, round(share * len(there)))
-    return [set(sorted(there, key=lambda j, line=line: line[j])[:size]) for line in numbers]
+    present = [j for j in range(len(row)) if row[j] != ABSENT]
+    size = max(1, round(share * len(present)))
+    return [set(sorted(present, key=lambda j, line=line: line[j])[:size]) for line in numbers]

@@ -1,4 +1,4 @@
-"""How many features it takes to flip, by trying every combination of values of the first i."""
+"""Edits to flip against every combination of values of the first i features."""
 
 import numpy as np
 import pytest
@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 from cfeval_cli.core import NO_FEATURE, AbsentScore
 from cfeval_cli.core.metric import with_counts
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
-from tests.metric.inputs import Crossed, make_inputs
+from tests.metric.inputs import InteractionModel, make_inputs
 from tests.metric.test_frozen import flips
 from tests.problems import make_dataset, make_linear, make_mixed, with_constraints
 
 
-def smallest(dataset, model, inputs, i, longest):
-    """The smallest i for which some values of the first i features flip."""
+def find_smallest(dataset, model, inputs, i, longest):
+    """Return the smallest i such that some values of the first i features change the label."""
     order = inputs.explanation.features[i]
     order = order[order != NO_FEATURE].tolist()
-    sizes = (n for n in range(1, min(longest, len(order)) + 1)
+    flipping_sizes = (n for n in range(1, min(longest, len(order)) + 1)
              if flips(dataset, model, inputs.codes[i], inputs.labels[i], order[:n]))  # fmt: skip
-    return next(sizes, longest + 1)
+    return next(flipping_sizes, longest + 1)
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.integers(1, 5))
-def test_exact_where_effects_add_up(seed, constrained, short, longest):
+def test_score_is_exact_for_additive_models(seed, constrained, short, longest):
     if constrained:
         dataset = with_constraints(make_mixed(seed, n=6, tried=3), seed)
     else:
@@ -31,39 +31,39 @@ def test_exact_where_effects_add_up(seed, constrained, short, longest):
     model = make_linear(dataset, seed)
     inputs = make_inputs(dataset, model, 1, seed, short=short)
     (score,) = EditsToFlip(longest).score(inputs)
-    most = min(longest, 4)
-    assert score.numerator.tolist() == [smallest(dataset, model, inputs, i, most) for i in range(len(inputs))]
-    never = int((score.numerator == most + 1).sum())
-    told = with_counts(score.remark, score.counts)
-    assert (f"for {never} of 6 instances, which count {most + 1}" in told) == (never > 0)
+    max_edits = min(longest, 4)
+    assert score.numerator.tolist() == [find_smallest(dataset, model, inputs, i, max_edits) for i in range(len(inputs))]
+    n_without_flip = int((score.numerator == max_edits + 1).sum())
+    remark = with_counts(score.remark, score.counts)
+    assert (f"for {n_without_flip} of 6 instances, which count {max_edits + 1}" in remark) == (n_without_flip > 0)
 
 
-def greedy(dataset, model, inputs, i, most):
-    """One feature after the other, each at the value that leaves least."""
+def search_greedily(dataset, model, inputs, i, max_edits):
+    """Edit one feature after the other to the value with the lowest probability of the label."""
     row, label, kept = inputs.codes[i].copy(), inputs.labels[i], inputs.probability[i]
-    for step, j in enumerate(inputs.explanation.features[i].tolist()[:most]):
-        tries = []
+    for step, j in enumerate(inputs.explanation.features[i].tolist()[:max_edits]):
+        options = []
         for value in dataset.candidates[j].tolist():
             edited = row.copy()
             edited[j] = value
             if value != inputs.codes[i, j]:
-                told = model.predict_proba(edited[None])[0]
-                if told.argmax() != label:
+                probabilities = model.predict_proba(edited[None])[0]
+                if probabilities.argmax() != label:
                     return step + 1
-                tries.append((told[label], value))
-        if tries and min(tries)[0] < kept:
-            kept, row[j] = min(tries)
-    return most + 1
+                options.append((probabilities[label], value))
+        if options and min(options)[0] < kept:
+            kept, row[j] = min(options)
+    return max_edits + 1
 
 
 @given(st.integers(0, 10_000), st.integers(2, 3))
-def test_one_after_the_other_elsewhere(seed, classes):
+def test_score_equals_greedy_search_for_models_with_interactions(seed, classes):
     dataset = make_dataset([3, 3, 2, 3], n=8, seed=seed)
-    model = Crossed(dataset, seed, classes)
+    model = InteractionModel(dataset, seed, classes)
     inputs = make_inputs(dataset, model, 1, seed)
     (score,) = EditsToFlip().score(inputs)
-    assert score.numerator.tolist() == [greedy(dataset, model, inputs, i, 4) for i in range(len(inputs))]
-    assert all(n >= smallest(dataset, model, inputs, i, 4) for i, n in enumerate(score.numerator))
+    assert score.numerator.tolist() == [search_greedily(dataset, model, inputs, i, 4) for i in range(len(inputs))]
+    assert all(n >= find_smallest(dataset, model, inputs, i, 4) for i, n in enumerate(score.numerator))
 
 
 def test_a_set_has_no_order_and_settings_are_checked():

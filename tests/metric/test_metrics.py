@@ -1,4 +1,4 @@
-"""Every metric against its definition, written as loops over instances."""
+"""Metrics against their definitions, written as loops over instances."""
 
 from collections import Counter
 from dataclasses import replace
@@ -20,7 +20,7 @@ from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, ProximityOfFli
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.metric.dfr import Dfr
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
-from cfeval_cli.metric.erasure import removed
+from cfeval_cli.metric.erasure import remove_selected
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.fixed import Fixed
 from cfeval_cli.metric.frozen import Frozen
@@ -95,24 +95,24 @@ def draw_inputs(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
     n, k = len(codes), draw(st.integers(1, dataset.width))
     features = np.full((n, k), NO_FEATURE)
     for i, row in enumerate(codes):
-        there = rng.permutation(np.flatnonzero(row != ABSENT))[:k]
-        features[i, : len(there)] = there
+        present = rng.permutation(np.flatnonzero(row != ABSENT))[:k]
+        features[i, : len(present)] = present
     rows = predicted(dataset, model)
     edited = codes.copy()
-    for i, chosen in enumerate(features):
-        for j in chosen[chosen != NO_FEATURE]:
+    for i, row_features in enumerate(features):
+        for j in row_features[row_features != NO_FEATURE]:
             edited[i, j] = rng.integers(len(dataset.candidates[j]))
     after = labels(model, edited)
-    kept = np.array([probability(model, row, label) for row, label in zip(edited, rows.labels, strict=True)])
+    probabilities = np.array([probability(model, row, label) for row, label in zip(edited, rows.labels, strict=True)])
     distance = rng.random(n) + 0.1
-    found = {
+    edits = {
         Access.LABEL: Counterfactuals(features, after, after != rows.labels, distance, None, edited),
-        Access.PROBABILITY: Counterfactuals(features, after, after != rows.labels, distance * 2, kept, edited),
+        Access.PROBABILITY: Counterfactuals(features, after, after != rows.labels, distance * 2, probabilities, edited),
     }
-    return model, make_inputs(dataset, model, features, found, access)
+    return model, make_inputs(dataset, model, features, edits, access)
 
 
-def make_inputs(dataset, model, features, found, access=Access.WHITE_BOX):
+def make_inputs(dataset, model, features, edits, access=Access.WHITE_BOX):
     rows = predicted(dataset, model)
     return MetricInput(
         rows.ids,
@@ -124,21 +124,21 @@ def make_inputs(dataset, model, features, found, access=Access.WHITE_BOX):
         features=features,
         k=features.shape[1],
         complete=(features != NO_FEATURE).all(axis=1),
-        counterfactuals=found,
+        counterfactuals=edits,
         removals=ready(dataset, model),
         truth={name: importance(name, model, dataset, rows.codes, rows.labels) for name in TRUTHS},
     )
 
 
-def deletion(model, inputs):
-    """The counterfactuals that taking the explained features away makes."""
+def make_deletions(model, inputs):
+    """Return the counterfactuals of deleting the selected features."""
     edited = np.where(named(inputs.codes, inputs.features), np.int32(ABSENT), inputs.codes)
     after = labels(model, edited)
-    kept = np.array([probability(model, row, label) for row, label in zip(edited, inputs.labels, strict=True)])
-    return Counterfactuals(inputs.features, after, after != inputs.labels, np.ones(len(edited)), kept, edited)
+    probabilities = np.array([probability(model, row, label) for row, label in zip(edited, inputs.labels, strict=True)])
+    return Counterfactuals(inputs.features, after, after != inputs.labels, np.ones(len(edited)), probabilities, edited)
 
 
-def reduced(metric, inputs):
+def aggregate(metric, inputs):
     return {
         s.variant: s.numerator.sum() / s.denominator.sum()
         for s in metric.score(inputs)
@@ -150,96 +150,108 @@ def reduced(metric, inputs):
 def test_counterfactual_metrics(model_and_inputs):
     model, inputs = model_and_inputs
     n = len(inputs.codes)
-    found = inputs.counterfactuals
-    edited = found[Access.LABEL].codes
+    counterfactuals = inputs.counterfactuals
+    edited = counterfactuals[Access.LABEL].codes
     flips = [(logit(model, edited[i]) > 0) != (logit(model, inputs.codes[i]) > 0) for i in range(n)]
     drops = [
         probability(model, inputs.codes[i], inputs.labels[i]) - probability(model, edited[i], inputs.labels[i])
         for i in range(n)
     ]
-    one, two = found[Access.LABEL].distance, found[Access.PROBABILITY].distance
-    assert reduced(Validity(), inputs) == pytest.approx({"label": sum(flips) / n, "probability": sum(flips) / n})
-    assert reduced(Proximity(), inputs) == pytest.approx({"label": sum(one) / n, "probability": sum(two) / n})
+    label_distance, probability_distance = (
+        counterfactuals[Access.LABEL].distance,
+        counterfactuals[Access.PROBABILITY].distance,
+    )
+    assert aggregate(Validity(), inputs) == pytest.approx({"label": sum(flips) / n, "probability": sum(flips) / n})
+    assert aggregate(Proximity(), inputs) == pytest.approx(
+        {"label": sum(label_distance) / n, "probability": sum(probability_distance) / n}
+    )
     if any(flips):
-        near = [sum(d for d, flip in zip(far, flips, strict=True) if flip) / sum(flips) for far in (one, two)]
-        assert reduced(ProximityOfFlips(), inputs) == pytest.approx(
-            dict(zip(("label", "probability"), near, strict=True))
+        means = [
+            sum(d for d, flip in zip(distance, flips, strict=True) if flip) / sum(flips)
+            for distance in (label_distance, probability_distance)
+        ]
+        assert aggregate(ProximityOfFlips(), inputs) == pytest.approx(
+            dict(zip(("label", "probability"), means, strict=True))
         )
-    assert reduced(C(), inputs) == pytest.approx({"label": sum(flips) / sum(one), "probability": sum(flips) / sum(two)})
-    assert reduced(ValiditySoft(), inputs) == pytest.approx({"probability": sum(drops) / n})
-    assert reduced(CSoft(), inputs) == pytest.approx({"probability": sum(drops) / sum(two)})
+    assert aggregate(C(), inputs) == pytest.approx(
+        {"label": sum(flips) / sum(label_distance), "probability": sum(flips) / sum(probability_distance)}
+    )
+    assert aggregate(ValiditySoft(), inputs) == pytest.approx({"probability": sum(drops) / n})
+    assert aggregate(CSoft(), inputs) == pytest.approx({"probability": sum(drops) / sum(probability_distance)})
 
 
-def combinations(inputs, way, gone):
-    """What takes the place of some features of a row, and how often: all that training rows have, or one value."""
-    if way == "marginal":
-        counts = Counter(tuple(row[j] for j in gone) for row in inputs.dataset.train.codes.tolist())
+def list_replacements(inputs, variant, removed):
+    """Return the values that replace some features of a row, with their weights."""
+    if variant == "marginal":
+        counts = Counter(tuple(row[j] for j in removed) for row in inputs.dataset.train.codes.tolist())
         return [(values, count / len(inputs.dataset.train)) for values, count in counts.items()]
-    return [((ABSENT if way == "del" else inputs.dataset.unknown,) * len(gone), 1.0)]
+    return [((ABSENT if variant == "del" else inputs.dataset.unknown,) * len(removed), 1.0)]
 
 
 @given(st.one_of(draw_inputs(absent=0.0), draw_inputs(unknown=1, absent=0.0), draw_inputs(unknown=1)))
 def test_erasure_metrics(model_and_inputs):
     model, inputs = model_and_inputs
     n = len(inputs.codes)
-    ways = ["del", *([] if inputs.dataset.unknown is None else ["mask"]), "marginal"]
+    variants = ["del", *([] if inputs.dataset.unknown is None else ["mask"]), "marginal"]
     if (inputs.codes == ABSENT).any() or (inputs.dataset.train.codes == ABSENT).any():
-        ways.remove("marginal")  # a table has no holes that could stand in
-        inputs = replace(inputs, removals={name: way for name, way in inputs.removals.items() if name != "marginal"})
-    comp, suff, flips = (dict.fromkeys(ways, 0.0) for _ in range(3))
-    for how in ways:
+        variants.remove("marginal")  # rows with absent features cannot replace values
+        inputs = replace(
+            inputs, removals={name: fitted for name, fitted in inputs.removals.items() if name != "marginal"}
+        )
+    comp, suff, flips = (dict.fromkeys(variants, 0.0) for _ in range(3))
+    for variant in variants:
         for i, row in enumerate(inputs.codes):
-            there = [j for j in range(len(row)) if row[j] != ABSENT]
+            present = [j for j in range(len(row)) if row[j] != ABSENT]
             before = probability(model, row, inputs.labels[i])
-            for gone, keep in (
-                ([j for j in there if j in inputs.features[i]], False),
-                ([j for j in there if j not in inputs.features[i]], True),
+            for removed, keep in (
+                ([j for j in present if j in inputs.features[i]], False),
+                ([j for j in present if j not in inputs.features[i]], True),
             ):
-                for values, weight in combinations(inputs, how, gone):
+                for values, weight in list_replacements(inputs, variant, removed):
                     edited = row.copy()
-                    for j, value in zip(gone, values, strict=True):
+                    for j, value in zip(removed, values, strict=True):
                         edited[j] = value
                     drop = before - probability(model, edited, inputs.labels[i])
-                    (suff if keep else comp)[how] += weight * drop / n
+                    (suff if keep else comp)[variant] += weight * drop / n
                     if not keep:
-                        flips[how] += weight * ((logit(model, edited) > 0) != (logit(model, row) > 0)) / n
-    assert reduced(Comprehensiveness(), inputs) == pytest.approx(comp)
-    assert reduced(Sufficiency(), inputs) == pytest.approx(suff)
-    assert reduced(Dfr(), inputs) == pytest.approx(flips)
-    seen = replace(inputs, model=open_client(model, Access.LABEL), probability=None)
-    assert reduced(Dfr(), seen) == pytest.approx(flips)  # labels are enough
+                        flips[variant] += weight * ((logit(model, edited) > 0) != (logit(model, row) > 0)) / n
+    assert aggregate(Comprehensiveness(), inputs) == pytest.approx(comp)
+    assert aggregate(Sufficiency(), inputs) == pytest.approx(suff)
+    assert aggregate(Dfr(), inputs) == pytest.approx(flips)
+    label_inputs = replace(inputs, model=open_client(model, Access.LABEL), probability=None)
+    assert aggregate(Dfr(), label_inputs) == pytest.approx(flips)
 
 
 @given(draw_inputs())
 def test_erasure_is_a_counterfactual_edit(model_and_inputs):
-    """The paper's claim: comprehensiveness is validity_soft, and DFR validity, of the edit that deletes."""
+    """Comprehensiveness is validity_soft, and DFR is validity, of the edit that deletes the selected features."""
     model, inputs = model_and_inputs
-    as_edit = replace(inputs, counterfactuals={Access.PROBABILITY: deletion(model, inputs)})
-    soft, hard = reduced(ValiditySoft(), as_edit)["probability"], reduced(Validity(), as_edit)["probability"]
-    assert reduced(Comprehensiveness(), inputs)["del"] == pytest.approx(soft)
-    assert reduced(Dfr(), inputs)["del"] == hard
-    flips, left = removed(inputs, inputs.removals["zero"])
-    assert (flips == deletion(model, inputs).flipped).all() and left == pytest.approx(
-        deletion(model, inputs).probability
+    as_edit = replace(inputs, counterfactuals={Access.PROBABILITY: make_deletions(model, inputs)})
+    soft, hard = aggregate(ValiditySoft(), as_edit)["probability"], aggregate(Validity(), as_edit)["probability"]
+    assert aggregate(Comprehensiveness(), inputs)["del"] == pytest.approx(soft)
+    assert aggregate(Dfr(), inputs)["del"] == hard
+    effect, deletions = remove_selected(inputs, inputs.removals["zero"]), make_deletions(model, inputs)
+    assert (effect.flips == deletions.flipped).all() and effect.left == pytest.approx(deletions.probability)
+    all_features = replace(inputs, features=np.tile(np.arange(inputs.codes.shape[1]), (len(inputs), 1)))
+    whole = replace(all_features, counterfactuals={Access.PROBABILITY: make_deletions(model, all_features)})
+    no_features = replace(inputs, features=np.full((len(inputs), 1), NO_FEATURE))
+    assert aggregate(Sufficiency(), no_features)["del"] == pytest.approx(
+        aggregate(ValiditySoft(), whole)["probability"]
     )
-    only = replace(inputs, features=np.tile(np.arange(inputs.codes.shape[1]), (len(inputs), 1)))
-    whole = replace(only, counterfactuals={Access.PROBABILITY: deletion(model, only)})
-    none = replace(inputs, features=np.full((len(inputs), 1), NO_FEATURE))
-    assert reduced(Sufficiency(), none)["del"] == pytest.approx(reduced(ValiditySoft(), whole)["probability"])
 
 
-def test_a_metric_may_be_of_some_ways_of_removing_only():
-    _, inputs = _plain_case()
+def test_only_limits_the_removals_of_a_metric():
+    _, inputs = _make_plain_inputs()
     for metric in (Comprehensiveness, Sufficiency, Dfr):
         assert [score.variant for score in metric().score(inputs)] == ["del", "mask", "marginal"]
         assert [score.variant for score in metric(only=["marginal", "zero"]).score(inputs)] == ["del", "marginal"]
         assert list(metric(only=[]).score(inputs)) == []
 
 
-def test_what_cannot_be_removed_is_refused():
-    _, inputs = _plain_case()
+def test_inapplicable_removal_is_rejected_with_reason():
+    _, inputs = _make_plain_inputs()
     with pytest.raises(ValueError, match="toy has no mask token"):
-        removed(inputs, inputs.removals["mask"])
+        remove_selected(inputs, inputs.removals["mask"])
 
 
 @given(draw_inputs())
@@ -248,43 +260,43 @@ def test_ground_truth(model_and_inputs):
     for name, scores in inputs.truth.items():
         recall = hit = 0.0
         for i, row in enumerate(scores):
-            there = [j for j in range(len(row)) if np.isfinite(row[j])]
-            orders = list(permutations(there))  # of features that are tied, the first of an order comes first
+            present = [j for j in range(len(row)) if np.isfinite(row[j])]
+            orders = list(permutations(present))  # tied features in every order
             bests = [sorted(order, key=lambda j: -row[j])[: inputs.k] for order in orders]
             common = np.array([len(set(best) & set(inputs.features[i])) for best in bests])
             recall += common.mean() / inputs.k / len(scores)
             hit += (common > 0).mean() / len(scores)
-        assert reduced(Recall(), inputs)[name] == pytest.approx(recall)
-        assert reduced(Hit(), inputs)[name] == pytest.approx(hit)
+        assert aggregate(Recall(), inputs)[name] == pytest.approx(recall)
+        assert aggregate(Hit(), inputs)[name] == pytest.approx(hit)
 
 
 @given(draw_inputs())
-def test_coverage_counts_complete_explanations_over_everyone(model_and_inputs):
+def test_coverage_counts_complete_explanations_over_all_instances(model_and_inputs):
     _, inputs = model_and_inputs
     (score,) = Coverage().score(inputs)
     assert score.everyone
     assert score.numerator.sum() == sum(all(j != NO_FEATURE for j in row) for row in inputs.features)
 
 
-def test_converged_counts_where_a_search_iterated_and_is_silent_where_none_did():
-    model, inputs = _plain_case()
+def test_converged_has_a_score_for_iterative_searches_only():
+    model, inputs = _make_plain_inputs()
     n = len(inputs.codes)
-    still = deletion(model, inputs)
-    moving = replace(still, converged=np.arange(n) % 4 > 0)
-    both = replace(inputs, counterfactuals={Access.LABEL: still, Access.GRADIENT: moving})
+    exchanged = make_deletions(model, inputs)
+    moving = replace(exchanged, converged=np.arange(n) % 4 > 0)
+    both = replace(inputs, counterfactuals={Access.LABEL: exchanged, Access.GRADIENT: moving})
     (score,) = Converged().score(both)
     assert score.variant == "gradient" and score.numerator.sum() == sum(i % 4 > 0 for i in range(n))
 
 
-def test_without_a_mask_token_the_masked_metrics_are_absent_with_the_reason():
-    _, inputs = _plain_case()
+def test_metrics_by_mask_are_absent_without_a_mask_token():
+    _, inputs = _make_plain_inputs()
     for metric in (Comprehensiveness(), Sufficiency()):
         absent = [s for s in metric.score(inputs) if isinstance(s, AbsentScore)]
         assert [(s.variant, s.reason) for s in absent] == [("mask", "toy has no mask token")]
 
 
 @given(st.integers(0, 300), st.integers(1, 3))
-def test_an_explanation_is_fixed_if_none_of_its_features_may_take_another_value(seed, k):
+def test_explanation_is_fixed_if_no_feature_may_change(seed, k):
     plain = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
     model, dataset = make_linear(plain, seed=seed), with_constraints(plain, seed)
     features = np.stack([np.random.default_rng(seed + i).permutation(dataset.width)[:k] for i in range(6)])
@@ -305,20 +317,20 @@ def test_an_explanation_is_fixed_if_none_of_its_features_may_take_another_value(
             assert score.numerator[i] == (not others)
 
 
-def _plain_case():
+def _make_plain_inputs():
     dataset = make_dataset([2, 2])
     model = make_linear(dataset)
     return model, make_inputs(dataset, model, np.zeros((len(dataset.test), 1), int), {})
 
 
-def test_metrics_sit_out_where_the_model_cannot_answer_but_not_where_they_ask_nothing():
-    class Silent:
+def test_metrics_are_not_applicable_if_the_model_lacks_the_access_level():
+    class LabelModel:
         def predict(self, codes):
             raise AssertionError
 
-    spec = ModelSpec(make_dataset([2, 2]), Silent)
-    out = {metric().name for metric in METRICS if metric().not_applicable_reason(spec)}
-    assert out == {
+    spec = ModelSpec(make_dataset([2, 2]), LabelModel)
+    not_applicable = {metric().name for metric in METRICS if metric().not_applicable_reason(spec)}
+    assert not_applicable == {
         "comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "pgu", "aopc", "aopc_suff", "naopc",
         "edits_to_flip", "faithfulness_correlation", "infidelity",
     }  # fmt: skip

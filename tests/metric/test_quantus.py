@@ -17,7 +17,7 @@ from cfeval_cli.metric.sufficiency import Sufficiency
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
-from tests.metric.inputs_by_size import Crossed, make_inputs, sets_of, values
+from tests.metric.inputs import InteractionModel, compute_values, draw_sets, make_inputs
 from tests.problems import importance, make_dataset, random_linear
 
 quantus = pytest.importorskip("quantus", reason="quantus is not installed: `make test-compare` installs it")
@@ -52,7 +52,7 @@ class SharedProblem:
     model: TorchModel
 
     def compute_with_cfeval(self, metric):
-        return values(metric, self.inputs)[self.variant]
+        return compute_values(metric, self.inputs)[self.variant]
 
     def compute_with_quantus(self, name, *, scores=None, top_features=None, **settings):
         """Compute a metric of Quantus for images that have one row of pixels."""
@@ -79,7 +79,7 @@ def embedded(seed):
     dataset = make_dataset([5] * WIDTH, n=10, seed=seed)
     model = random_linear(dataset, seed, 1)
     model = replace(model, tables=tuple(table.astype(np.float32).astype(np.float64) for table in model.tables))
-    inputs = make_inputs(dataset, model, 2, seed, ways={"zero": Zero()})
+    inputs = make_inputs(dataset, model, 2, seed, removals={"zero": Zero()})
     pixels = np.stack([model.embed_values(j, inputs.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
     return SharedProblem(
         inputs, "del", pixels, 0.0, TorchModel(lambda numbers: model.predict_proba_embedded(numbers[:, :, None]))
@@ -90,7 +90,7 @@ def usual(seed):
     """A logistic model on codes, whose embeddings become their means where Quantus puts -1."""
     dataset = make_dataset([3, 4, 2, 3, 5, 3], n=10, seed=seed)
     model = random_linear(dataset, seed, 3)
-    inputs = make_inputs(dataset, model, 2, seed, ways={"mean": Mean()})
+    inputs = make_inputs(dataset, model, 2, seed, removals={"mean": Mean()})
     means = np.stack([dataset.frequencies[j] @ model.tables[j] for j in range(WIDTH)])
 
     def probabilities(numbers):
@@ -105,8 +105,8 @@ def crossed(seed):
     """Three classes without additive effects, on codes; the last value is a mask token that no row has."""
     dataset = make_dataset([4] * WIDTH, n=10, seed=seed)
     dataset = replace(dataset, unknown=4, features=tuple(replace(f, values=(*f.values, "?")) for f in dataset.features))
-    model = Crossed(dataset, seed, 3)
-    inputs = make_inputs(dataset, model, 2, seed, ways={"mask": Mask()})
+    model = InteractionModel(dataset, seed, 3)
+    inputs = make_inputs(dataset, model, 2, seed, removals={"mask": Mask()})
     model_of_masks = TorchModel(lambda numbers: torch.as_tensor(model.predict_proba(numbers.numpy().astype(int))))
     return SharedProblem(inputs, "mask", inputs.codes.astype(float), 4.0, model_of_masks)
 
@@ -118,7 +118,9 @@ problems = pytest.mark.parametrize("make_problem", [embedded, usual, crossed])
 @pytest.mark.parametrize(("share", "size", "normalise"), [(0.1, 1, False), (0.5, 3, True), (0.8, 5, False)])
 def test_faithfulness_correlation(make_problem, seed, share, size, normalise, monkeypatch):
     problem = make_problem(seed)
-    sets = [sets_of(row, 12, share, 3, int(i)) for row, i in zip(problem.inputs.codes, problem.inputs.ids, strict=True)]
+    sets = [
+        draw_sets(row, 12, share, 3, int(i)) for row, i in zip(problem.inputs.codes, problem.inputs.ids, strict=True)
+    ]
     # Quantus draws the first set of each instance, then the second of each
     draws = iter([sorted(instance_sets[run]) for run in range(12) for instance_sets in sets])
 
@@ -141,7 +143,7 @@ def test_faithfulness_correlation(make_problem, seed, share, size, normalise, mo
 def test_infidelity_of_one_scale(make_problem, seed, monkeypatch):
     """Quantus has no β, weights scores by how far a number moves, and removes blocks: the test supplies these."""
     problem = make_problem(seed)
-    sets = [sets_of(row, 12, 0.5, 3, int(i)) for row, i in zip(problem.inputs.codes, problem.inputs.ids, strict=True)]
+    sets = [draw_sets(row, 12, 0.5, 3, int(i)) for row, i in zip(problem.inputs.codes, problem.inputs.ids, strict=True)]
     blocks = iter([[np.array([sorted(instance_sets[run]) for instance_sets in sets])] for run in range(12)])
     monkeypatch.setattr("quantus.helpers.utils.get_block_indices", lambda *_: next(blocks))
     model, labels, rows = problem.model, problem.inputs.labels, np.arange(len(problem.inputs.labels))
@@ -215,7 +217,7 @@ def test_dfr_is_one_minus_the_accuracy_of_road(make_problem, seed):
         perturb_func_kwargs={"indexed_axes": [0, 1, 2], "perturb_baseline": problem.baseline},
     )  # fmt: skip
     inputs_by_size = [replace(problem.inputs, k=k, features=problem.inputs.explanation.top(k)) for k in sizes.values()]
-    actual = [values(Dfr(), inputs)[problem.variant].mean() for inputs in inputs_by_size]
+    actual = [compute_values(Dfr(), inputs)[problem.variant].mean() for inputs in inputs_by_size]
     assert max(actual) > min(actual)
     assert actual == pytest.approx([1 - unchanged[percentage] for percentage in sizes], abs=1e-12)
 
@@ -228,7 +230,7 @@ def test_recall_and_hit(seed, k):
     truth = importance("signed", model, dataset, problem.inputs.codes, problem.inputs.labels)
     inputs = replace(problem.inputs, k=k, features=problem.inputs.explanation.top(k), truth={"signed": truth})
     top_features = (np.argsort(np.argsort(-truth, axis=1), axis=1) < k).astype(int)
-    actual = values(Recall(), inputs)["signed"]
+    actual = compute_values(Recall(), inputs)["signed"]
     assert 0 < actual.mean() < 1
     assert actual == pytest.approx(
         np.array(problem.compute_with_quantus("TopKIntersection", k=k, top_features=top_features)), abs=1e-12
@@ -238,4 +240,4 @@ def test_recall_and_hit(seed, k):
     )
     if k == 1:
         hits = np.array(problem.compute_with_quantus("PointingGame", top_features=top_features), dtype=float)
-        assert values(Hit(), inputs)["signed"] == pytest.approx(hits, abs=1e-12)
+        assert compute_values(Hit(), inputs)["signed"] == pytest.approx(hits, abs=1e-12)

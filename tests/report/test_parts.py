@@ -80,7 +80,10 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
 
 def test_every_head_of_a_row_leads_to_a_definition_which_the_classes_give(folder, page):
     known = {term.name: term for term in glossary.list_terms(folder.record)}
-    assert known["Validity"].definition == "Share of instances whose label changed."
+    assert (
+        known["Validity"].definition
+        == "Share of instances whose label changes when a search edits the selected features."
+    )
     assert known["Omission"].definition == "The drop in p(ŷ) when a feature is removed."
     assert (
         known["GroundTruth"].definition.startswith("recall: Mean share")
