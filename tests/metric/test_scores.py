@@ -11,6 +11,7 @@ from scipy.stats import pearsonr
 from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Explanation, Ledger
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.infidelity import Infidelity
+from cfeval_cli.metric.subsets import RandomSubsetMetric
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.zero import Zero
 from tests.metric.inputs import InteractionModel, compute_drop, compute_values, draw_sets, make_inputs
@@ -110,7 +111,8 @@ def test_feature_set_without_scores_is_not_applicable_and_invalid_settings_are_r
     dataset = make_dataset([3, 2, 3], n=5)
     inputs = make_inputs(dataset, make_linear(dataset))
     object.__setattr__(inputs, "explanation", None)
-    assert all(isinstance(score, AbsentScore) for score in Infidelity().score(inputs))
+    metrics: list[RandomSubsetMetric] = [FaithfulnessCorrelation(), Infidelity()]
+    assert all(isinstance(score, AbsentScore) for metric in metrics for score in metric.score(inputs))
     for wrong in ({"subsets": 1}, {"share": 0.0}, {"share": 2}, {"seed": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Infidelity(**wrong)
