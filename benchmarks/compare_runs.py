@@ -52,11 +52,11 @@ EXPERIMENTS = {
 # a sweep are keys as well.
 KEYS = {
     "metrics.csv": ["metric", "variant", "explainer"],
-    "correlations.csv": ["metric", "variant", "family", "gold", "agreement", "subset"],
-    "differences.csv": ["family", "gold", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"],
+    "correlations.csv": ["metric", "variant", "family", "truth", "agreement", "subset"],
+    "differences.csv": ["family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"],
     "bounds.csv": ["metric", "variant"],
-    "invariance.csv": ["metric", "variant", "gold", "agreement", "subset"],
-    "instance_agreement.csv": ["metric", "variant", "gold", "agreement", "subset"],
+    "invariance.csv": ["metric", "variant", "truth", "agreement", "subset"],
+    "instance_agreement.csv": ["metric", "variant", "truth", "agreement", "subset"],
     "metric_agreement.csv": ["metric", "variant", "other_metric", "other_variant"],
     "noise.csv": ["explainer"],
     "noise_metrics.csv": ["explainer", "metric", "variant"],
@@ -67,9 +67,9 @@ KEYS = {
     "counterfactuals_again.parquet": ["explainer", "access"],
     "instances.parquet": [],
     "truth.parquet": ["truth"],
-    "tau_resamples.parquet": ["draw", "metric", "variant", "gold", "agreement", "subset"],
+    "tau_resamples.parquet": ["draw", "metric", "variant", "truth", "agreement", "subset"],
     "seeds_metrics.csv": ["metric", "variant", "explainer"],
-    "seeds_correlations.csv": ["metric", "variant", "family", "gold", "agreement", "subset", "coefficient"],
+    "seeds_correlations.csv": ["metric", "variant", "family", "truth", "agreement", "subset", "coefficient"],
     "stability.csv": ["metric", "variant", "subset", "key"],
 }
 NUMBERED = ("instance", "draw")  # keys that do not make groups of their own in digests

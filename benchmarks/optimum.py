@@ -33,7 +33,7 @@ def measure(dataset_name, k, kind):
     made, model = context.plan, context.model
     codes = context.instances.codes
     if kind == "lr":
-        features = prepared.gold_features(context, k)
+        features = prepared.reference_features(context, k)
     else:
         rng = np.random.default_rng(0)
         features = np.stack(

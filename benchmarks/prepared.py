@@ -37,7 +37,7 @@ def ready(made, dataset, model):
     return create_context(made.applied(ModelSpec(dataset, type(model))), dataset, model)
 
 
-def gold_features(study, k):
+def reference_features(study, k):
     """The k features (n, k) that LR names."""
     return top(study.truth("signed"), k)
 

@@ -73,13 +73,13 @@ def one(stage, n, values, stored):
 
 def prepared(made, dataset, model, name, n):
     """A function that runs a stage on n synthetic instances."""
-    from prepared import explain, find, gold_features, ready
+    from prepared import explain, find, ready, reference_features
 
     from cfeval_cli.pipeline import explain as explain_stage
     from cfeval_cli.pipeline.score import compute_scores
 
     context = ready(made, replace(dataset, test=rows_like(dataset, n)), model)
-    features = gold_features(context, made.settings.k)
+    features = reference_features(context, made.settings.k)
     if name in ("discrete", "continuous"):
         return lambda: find(context, "lr", features)
     if name == "scoring":

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import straightforward as plain
 import torch
-from prepared import explain, find, gold_features, plan, ready, study
+from prepared import explain, find, plan, ready, reference_features, study
 from threadpoolctl import threadpool_limits
 
 from cfeval_cli.api.experiment import run_experiment
@@ -167,7 +167,7 @@ def part(study, start, stop):
 def discrete(sizes):
     for name, k, n in (("adults", 1, sizes.people), ("adults", 2, sizes.people), ("movie_reviews", 1, sizes.sentences)):
         made = part(study(name, "search.pick=largest_drop", f"k={k}"), 0, n)
-        features, problem = gold_features(made, k), problem_of(made)
+        features, problem = reference_features(made, k), problem_of(made)
 
         def theirs(problem=problem, features=features):
             return [plain.largest_drop(problem, i, list(row)) for i, row in enumerate(features)]
@@ -211,7 +211,7 @@ def throughput(case, made, features):
 def continuous(sizes):
     for name in ("adults", "movie_reviews"):
         everyone = part(study(name, "search=continuous"), 0, sizes.batched)
-        features = gold_features(everyone, 1)
+        features = reference_features(everyone, 1)
         n = min(sizes.alone, len(features))
         some, problem = part(everyone, 0, n), problem_of(everyone)
 

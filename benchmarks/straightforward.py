@@ -274,13 +274,13 @@ def lr(problem):
     return told
 
 
-def golden(problem):
+def find_references(problem):
     """For each instance and definition how much each feature truly matters."""
     means = (problem.model.means * problem.model.weights).sum(axis=1)
     told = []
     for _, (row, label) in problem.rows():
         sign = 1.0 if label == 1 else -1.0
-        gold = {"signed": {}, "centered": {}, "contrast": {}, "absolute": {}}
+        reference = {"signed": {}, "shapley": {}, "contrast": {}, "absolute": {}}
         for j in present(row):
             effects = sign * problem.effects[j]
             own = effects[row[j]]
@@ -288,11 +288,11 @@ def golden(problem):
             other[row[j]] = False
             if problem.dataset.unknown is not None:
                 other[problem.dataset.unknown] = False
-            gold["signed"][j] = own
-            gold["centered"][j] = own - sign * means[j]
-            gold["contrast"][j] = own - effects[other].min()
-            gold["absolute"][j] = abs(own)
-        told.append(gold)
+            reference["signed"][j] = own
+            reference["shapley"][j] = own - sign * means[j]
+            reference["contrast"][j] = own - effects[other].min()
+            reference["absolute"][j] = abs(own)
+        told.append(reference)
     return told
 
 
@@ -386,7 +386,7 @@ def counterfactuals(problem, search, i, features):
 # Metrics and correlations.
 
 
-def scores(problem, i, features, found, gold, k):
+def scores(problem, i, features, found, reference, k):
     """Numerator and denominator of every metric for one instance."""
     row, label = problem.instances.codes[i], int(problem.labels[i])
     before = problem.probability(row, label)
@@ -409,7 +409,7 @@ def scores(problem, i, features, found, gold, k):
         if edit.probability is not None:
             told["validity_soft", level] = before - edit.probability, 1
             told["c_soft", level] = before - edit.probability, edit.distance
-    for definition, importance in gold.items():
+    for definition, importance in reference.items():
         best = [j for j, _ in ranked(importance)[:k]]
         shared = len(set(best) & set(features))
         told["recall", definition] = shared / k, 1
@@ -432,7 +432,7 @@ TRUTHS = {"recall", "hit"}
 def whole(dataset, model, instances, labels, search, k=1):
     """Tables of a whole run: (metric, variant) → explainer → value, rank; and τ, ρ of each against each truth."""
     problem = Problem(dataset, model, instances, labels)
-    gold = golden(problem)
+    reference = find_references(problem)
     values = {}
     for name, explainer in EXPLAINERS.items():
         sums = {}
@@ -441,7 +441,7 @@ def whole(dataset, model, instances, labels, search, k=1):
             if len(features) < k:
                 continue  # left out of this explainer's averages
             found = counterfactuals(problem, search, i, features)
-            for key, (numerator, denominator) in scores(problem, i, features, found, gold[i], k).items():
+            for key, (numerator, denominator) in scores(problem, i, features, found, reference[i], k).items():
                 before = sums.get(key, (0.0, 0.0))
                 sums[key] = before[0] + numerator, before[1] + denominator
         for key, (numerator, denominator) in sums.items():

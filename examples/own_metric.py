@@ -40,5 +40,5 @@ run = evaluate(
     explainers=["random", "omission", "lime"], settings={"figures": [], "report": False, "bounds": 0},
 )  # fmt: skip
 
-judged = run.correlations[run.correlations["gold"].isin(run.record.settings.gold)].query("subset == 'all'")
-print(judged[["metric", "variant", "gold", "tau", "tau_low", "tau_high"]].dropna().to_string(index=False))
+judged = run.correlations[run.correlations["truth"].isin(run.record.settings.truth)].query("subset == 'all'")
+print(judged[["metric", "variant", "truth", "tau", "tau_low", "tau_high"]].dropna().to_string(index=False))

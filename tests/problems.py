@@ -29,11 +29,11 @@ from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
 from cfeval_cli.truth.absolute import Absolute
-from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.contrast import Contrast
+from cfeval_cli.truth.shapley import Shapley
 from cfeval_cli.truth.signed import Signed
 
-TRUTHS = {truth.name: truth for truth in (Signed(), Centered(), Contrast(), Absolute())}
+TRUTHS = {truth.name: truth for truth in (Signed(), Shapley(), Contrast(), Absolute())}
 REMOVALS = {way.name: way for way in (Zero(), Mask(), Marginal())}
 WAYS = REMOVALS | {"mean": Mean()}
 

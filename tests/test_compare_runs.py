@@ -72,7 +72,7 @@ def test_a_value_of_a_key_can_be_several_keys_today(compare_runs):
 
 
 def test_digests_of_old_columns_are_those_of_rows_of_their_subset(compare_runs, tmp_path):
-    keys = {"metric": "c", "variant": "label", "gold": "signed", "agreement": "recall"}
+    keys = {"metric": "c", "variant": "label", "truth": "signed", "agreement": "recall"}
     old = pd.DataFrame({"draw": [0, 1], **keys, "tau": [0.5, 0.25], "tau_without_controls": [-1.0, 1.0]})
     digests = compare_runs.digest("tau_resamples.parquet", old)
     new = pd.DataFrame({"draw": [0, 1, 0, 1], **keys, "subset": ["all"] * 2 + ["without_controls"] * 2})

@@ -28,7 +28,7 @@ _UNSAFE_SETTINGS = {"data_dir", "path", "depends", "trusted", "scheduler", "fold
 # Job folders are named by these only, none of which holds a path.
 _SUBDIR = re.compile(
     r"(?:[\w\-./]|\$\{(?:hydra[:.]job\.num|hydra:job\.override_dirname|hydra:runtime\.choices\.\w+"
-    r"|dataset\.name|seed|k|gold)\})+"
+    r"|dataset\.name|seed|k|first_component:\$\{truth\})\})+"
 )
 
 

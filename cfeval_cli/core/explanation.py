@@ -127,13 +127,13 @@ class Explainer(ABC):
     access: ClassVar[Access]  # the most that it asks of the model
     least: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
     place: ClassVar[int] = 55  # where it stands in the tables
-    control: ClassVar[bool] = False  # names the gold itself, or chance: there to be compared with, and no contender
+    control: ClassVar[bool] = False  # names the truth itself, or chance: there to be compared with, and no contender
     portable: ClassVar[bool] = True  # whether it can explain any model, not only the one that it was made for
     side_by_side: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
     gives: ClassVar[Literal["set", "scores"]] = "scores"  # a set of features, or all in order, each with a score
     effects: ClassVar[bool] = True  # whether a score tells how much a feature does, and its sign in which direction
-    rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
-    gold: str = ""  # the truth that it is made from, if it is
+    rung: float = nan  # of one whose worth is known beforehand: how often it names the truth
+    truth_name: str = ""  # the truth that it is made from, if it is
     samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own
 
     @property
@@ -151,7 +151,7 @@ class Explainer(ABC):
 
     def estimates(self, dataset: Dataset) -> set[str]:
         """The truths that it names, or estimates, by construction: that it finds them tells nothing."""
-        return {self.gold} - {""}
+        return {self.truth_name} - {""}
 
     def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
         """The metrics, with the variant or "" for all, that it is (nearly) the best of by construction."""

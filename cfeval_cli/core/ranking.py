@@ -15,7 +15,7 @@ def top(importance: Floats, k: int) -> Ints:
 
 
 def _drawn(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
-    """Of each instance: named features that are surely gold, those tied for the rest, all and named, and the rest."""
+    """Of each instance: those named surely in the reference, those tied for the rest, all and named, the rest."""
     there, truth = named(inputs.codes, inputs.features), inputs.truth[definition]
     best = top(truth, inputs.k)
     size = (best != NO_FEATURE).sum(axis=1)  # fewer than k are there of a short text
@@ -27,13 +27,13 @@ def _drawn(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints
 
 
 def shared(inputs: MetricInput, definition: str) -> Floats:
-    """How many of the k gold features the explanation names, on average over the orders of features that are tied."""
+    """How many of the k reference features the explanation names, on average over the orders of tied features."""
     sure, tied, found, places = _drawn(inputs, definition)
     return np.asarray(sure + found * (places / np.maximum(tied, 1)))
 
 
 def met(inputs: MetricInput, definition: str) -> Floats:
-    """How likely at least one of the k gold features is named, over the orders of features that are tied."""
+    """How likely at least one of the k reference features is named, over the orders of features that are tied."""
     from scipy.special import comb
 
     sure, tied, found, places = _drawn(inputs, definition)

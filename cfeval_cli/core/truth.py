@@ -31,18 +31,12 @@ class Truth(ABC):
 
     name: ClassVar[str]
     question: ClassVar[TruthQuestion]
-    place: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether it depends on a constant that no prediction depends on
-    also: ClassVar[str] = ""  # another name, under which explainers and metrics may know it
     access: ClassVar[Access] = Access.WHITE_BOX
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why such a model has no such truth; None if it has."""
         return spec.missing_access_reason(self.access)
-
-    def twin(self, spec: ModelSpec) -> str | None:
-        """The name of another truth that is the same for such a model, and is told instead if both are chosen."""
-        return None
 
     def asks(self, spec: ModelSpec) -> bool:
         """Whether it puts many rows before such a model, so that instances are shared out among the workers."""

@@ -8,13 +8,13 @@ from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanati
 
 @dataclass(frozen=True)
 class Against(Explainer):
-    """The gold ranking reversed: the least important feature first."""
+    """The ranking of the truth reversed: the least important feature first."""
 
     truth: Truth
-    gold: str = ""  # its name
+    truth_name: str = ""
 
     access = Access.WHITE_BOX
-    title = "Against gold"
+    title = "Against truth"
     place = 12
     control = True
 

@@ -15,7 +15,7 @@ class Constant(Explainer):
     """The features by their mean importance over the training rows: an explanation that looks at no instance."""
 
     truth: Truth
-    gold: str = ""  # its name
+    truth_name: str = ""
 
     access = Access.WHITE_BOX
     title = "Constant"

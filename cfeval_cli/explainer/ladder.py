@@ -1,4 +1,4 @@
-"""Explainers of known order: each names the gold more often than the next."""
+"""Explainers of known order: each names the truth more often than the next."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cfeval_cli.errors import check_float, check_int
 
 @dataclass(frozen=True)
 class Rung(Explainer):
-    """With probability `rung` the gold ranking of an instance, else a random one."""
+    """With probability `rung` the ranking of the truth of an instance, else a random one."""
 
     truth: Truth
     rung: float = 1.0
-    gold: str = ""  # the truth's name
+    truth_name: str = ""
 
     access = Access.WHITE_BOX
     place = 70
@@ -37,7 +37,7 @@ class Rung(Explainer):
     @property
     def title(self) -> str:
         """Its name in the tables."""
-        return f"Gold {self.rung:.4g}"
+        return f"Truth {self.rung:.4g}"
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
@@ -54,11 +54,11 @@ class Rung(Explainer):
 
 @dataclass(frozen=True)
 class Ladder(Explainer):
-    """So many rungs, from the gold itself to a random ranking."""
+    """So many rungs, from the truth itself to a random ranking."""
 
     truth: Truth
     rungs: int = 11
-    gold: str = ""  # the truth's name
+    truth_name: str = ""
 
     access = Access.WHITE_BOX
 
@@ -70,7 +70,7 @@ class Ladder(Explainer):
     def members(self, key: str) -> dict[str, Explainer]:
         """A rung for each share, by what their names end in."""
         shares = np.linspace(1.0, 0.0, self.rungs).round(4).tolist()
-        return {f"{key}_{share:.4g}": Rung(self.truth, share, self.gold or self.truth.name) for share in shares}
+        return {f"{key}_{share:.4g}": Rung(self.truth, share, self.truth_name or self.truth.name) for share in shares}
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """A ladder explains nothing itself."""

@@ -8,10 +8,11 @@ from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanati
 
 @dataclass(frozen=True)
 class Lr(Explainer):
-    """The gold ranking itself."""
+    """The ranking of the truth itself."""
 
     truth: Truth
-    gold: str = ""  # its name
+    truth_name: str = ""
+    evaluates_model: bool = False
 
     access = Access.WHITE_BOX
     title = "LR"
@@ -19,8 +20,11 @@ class Lr(Explainer):
     control = True
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Models that have this truth have this explainer."""
-        return self.truth.not_applicable_reason(spec)
+        """Models that have this truth have this explainer, if computing it for every instance is affordable."""
+        reason = self.truth.not_applicable_reason(spec)
+        if reason is None and self.truth.asks(spec) and not self.evaluates_model:
+            return f"needs model evaluations for every instance ({self.truth_name}): explainer.lr.evaluates_model=true"
+        return reason
 
     def asks(self, spec: ModelSpec) -> Access:
         """Whatever the truth asks."""

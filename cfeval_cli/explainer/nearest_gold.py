@@ -28,16 +28,16 @@ _AT_ONCE = 1 << 22  # numbers of distances to be had at a time
 
 @dataclass(frozen=True)
 class NearestGold(Explainer):
-    """The gold ranking of the training row that is nearest; of several the first.
+    """The ranking of the truth of the training row that is nearest; of several the first.
 
     Near by the values' own scale: a category is another or not, numbers differ in units of their usual distance.
     """
 
     truth: Truth
-    gold: str = ""  # its name
+    truth_name: str = ""
 
     access = Access.WHITE_BOX
-    title = "Nearest's gold"
+    title = "Nearest's truth"
     place = 58
     control = True
 

@@ -1,4 +1,4 @@
-"""Agreement with what is known of the white box: how much of the gold did the explainer find?"""
+"""Agreement with what is known of the white box: how much of the truth did the explainer find?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _make_score(inputs: MetricInput, truth: str, values: Floats) -> Score:
 
 @dataclass(frozen=True)
 class Recall(Metric):
-    """Mean share of the gold features that were named."""
+    """Mean share of the reference features that were named."""
 
     name = "recall"
     title = "GroundTruth"
@@ -34,14 +34,14 @@ class Recall(Metric):
     place = 90
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each definition of gold."""
+        """One for each truth."""
         for truth in inputs.truth:
             yield _make_score(inputs, truth, shared(inputs, truth) / inputs.k)
 
 
 @dataclass(frozen=True)
 class Hit(Metric):
-    """Share of instances with at least one gold feature named."""
+    """Share of instances with at least one reference feature named."""
 
     name = "hit"
     title = "GroundTruth"
@@ -54,6 +54,6 @@ class Hit(Metric):
     place = 91
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each definition of gold."""
+        """One for each truth."""
         for truth in inputs.truth:
             yield _make_score(inputs, truth, met(inputs, truth))

@@ -46,7 +46,7 @@ class Pool:
     member: Ints  # (m,) which instance, ascending
     features: Ints  # (m, k)
     scores: Mapping[Goal, tuple[Floats, Floats]]  # numerator and denominator (m,); NaN where a metric says nothing
-    gold: Mapping[str, Floats]  # (m,) the share of the gold features that a set has, by definition
+    truth_shares: Mapping[str, Floats]  # (m,) the share of the reference features that a set has, by truth
 
     def sets(self, some: Bools | slice = slice(None)) -> int:
         """How many different sets there are among some, whatever the order of their features."""
@@ -92,11 +92,11 @@ class Pool:
         """The instances (N,) that tell sets apart: those with a set that is not among the best (m,)."""
         return np.bincount(self.member, self.scored(goal) & ~optima) > 0
 
-    def gold_of(self, optima: Bools) -> dict[str, float]:
-        """The share of the gold features in some sets (m,); of several sets of an instance, all count the same."""
+    def truth_shares_of(self, optima: Bools) -> dict[str, float]:
+        """The share of the reference features in some sets (m,); of several sets of an instance, all count the same."""
         member = self.member[optima]
         weight = 1.0 / np.bincount(member)[member]
-        return {name: _weighted(gold[optima], weight) for name, gold in self.gold.items()}
+        return {name: _weighted(shares[optima], weight) for name, shares in self.truth_shares.items()}
 
 
 def _weighted(values: Floats, weights: Floats) -> float:
@@ -139,12 +139,12 @@ class FeatureSetBounds:
                     "method": "enumerated" if self.exact else "greedy", "instances": many,
                     "sets": whole if scored.all() else self.pool.sets(scored), "worst": worst, "best": best,
                     "optima": self.pool.sets(optima) / many, "telling": int(telling.sum()),
-                    **{f"gold_{name}": of for name, of in self.pool.gold_of(optima).items()},
-                    **{f"gold_{name}_telling": of for name, of in self.pool.gold_of(apart).items()},
+                    **{f"truth_{name}": of for name, of in self.pool.truth_shares_of(optima).items()},
+                    **{f"truth_{name}_telling": of for name, of in self.pool.truth_shares_of(apart).items()},
                 }
             )  # fmt: skip
         return pd.DataFrame(
-            lines, columns=[*COLUMNS, *(f"gold_{name}{end}" for end in _ENDS for name in self.pool.gold)]
+            lines, columns=[*COLUMNS, *(f"truth_{name}{end}" for end in _ENDS for name in self.pool.truth_shares)]
         )
 
     def places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
@@ -182,13 +182,15 @@ def bounded(metric: Metric) -> bool:
     return metric.better != "none" and metric.needs in ("set", "counterfactual")
 
 
-def compute_bounds(context: RunContext, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> FeatureSetBounds:
+def compute_bounds(
+    context: RunContext, truth: Mapping[str, Floats], advance: Callable[[int], None]
+) -> FeatureSetBounds:
     """Try all sets of k features, or as many as is feasible."""
     plan, everyone = context.plan, context.instances
     exact = min(plan.settings.k, 1 if context.dataset.padded else 2)
     some = _sample(context, exact)
     codes = everyone.codes[some]
-    trial = _Trial(context, some, {name: importance[some] for name, importance in gold.items()}, advance)
+    trial = _Trial(context, some, {name: importance[some] for name, importance in truth.items()}, advance)
     member, features = np.arange(len(some)), np.zeros((len(some), 0), dtype=np.int64)
     pool = None
     for size in range(1, plan.settings.k + 1):
@@ -258,14 +260,14 @@ class _Trial:
 
     context: RunContext
     instances: Ints
-    gold: Mapping[str, Floats]
+    truth: Mapping[str, Floats]
     advance: Callable[[int], None]
 
     def evaluate(self, member: Ints, features: Ints) -> Pool:
         """What each set scores, chunk by chunk."""
         plan = self.context.plan
         parts: dict[Goal, list[tuple[Floats, Floats]]] = {}
-        gold: dict[str, list[Floats]] = {name: [] for name in self.gold}
+        truth_shares: dict[str, list[Floats]] = {name: [] for name in self.truth}
         for start in range(0, len(member), _CHUNK):
             some = slice(start, start + _CHUNK)
             case = self._case(member[some], features[some])
@@ -274,7 +276,7 @@ class _Trial:
                 for score in (score for score in scored if isinstance(score, Score)):
                     goal = Goal((metric.name, score.variant), metric.better)
                     parts.setdefault(goal, []).append(_everywhere(score, len(case)))
-            for name, kept in gold.items():
+            for name, kept in truth_shares.items():
                 unknown = np.isnan(case.truth[name]).any(axis=1)
                 kept.append(np.where(unknown, np.nan, shared(case, name) / features.shape[1]))
             self.advance(len(member[some]))
@@ -282,10 +284,10 @@ class _Trial:
             goal: (np.concatenate([n for n, _ in some]), np.concatenate([d for _, d in some]))
             for goal, some in parts.items()
         }
-        return Pool(member, features, scores, {name: np.concatenate(kept) for name, kept in gold.items()})
+        return Pool(member, features, scores, {name: np.concatenate(kept) for name, kept in truth_shares.items()})
 
     def _case(self, member: Ints, features: Ints) -> MetricInput:
         rows = self.context.rows.take(self.instances[member])
         edits = search_counterfactuals(self.context, rows, features, "bounds", lambda _: None, keep=False)
-        gold = {name: importance[member] for name, importance in self.gold.items()}
-        return create_metric_input(self.context, rows, features, np.ones(len(rows), dtype=bool), edits, gold)
+        truth = {name: importance[member] for name, importance in self.truth.items()}
+        return create_metric_input(self.context, rows, features, np.ones(len(rows), dtype=bool), edits, truth)

@@ -12,9 +12,8 @@ def mark_circular_rows(plan: Plan, dataset: Dataset, order: pd.DataFrame) -> Boo
     """For each row of a summary (metric, variant, explainer) whether its explainer is made for the metric, or truth."""
     estimated = {name: explainer.estimates(dataset) for name, explainer in plan.explainers.items()}
     made_for = {name: explainer.maximises(dataset) for name, explainer in plan.explainers.items()}
-    names = {name: {name, truth.also} - {""} for name, truth in plan.truths.items()}
     told = [
-        bool(names.get(variant, set()) & estimated[explainer])
+        variant in estimated[explainer]
         if role == "truth"
         else bool({(metric, variant), (metric, "")} & made_for[explainer])
         for metric, variant, explainer, role in zip(
@@ -29,5 +28,5 @@ def find_circular_truths(plan: Plan, order: pd.DataFrame) -> set[tuple[str, str,
     found = set()
     for metric, variant in dict.fromkeys(zip(order["metric"], order["variant"], strict=True)):
         best_at = plan.metrics[metric].rewards(variant, plan.settings.k, plan.removals)
-        found |= {(metric, variant, name) for name, truth in plan.truths.items() if {name, truth.also} & best_at}
+        found |= {(metric, variant, name) for name in plan.truths if name in best_at}
     return found

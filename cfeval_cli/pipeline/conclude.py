@@ -40,7 +40,7 @@ def draw_conclusions(
     settings = plan.settings
     circular = CircularRelations(find_circular_truths(plan, summary), drop=settings.circular == "drop")
     findings = compute_findings(
-        scores, summary, bootstrap, plan.ladder_gold, robustness.bounds, robustness.reparametrised, circular,
+        scores, summary, bootstrap, plan.graded_truth, robustness.bounds, robustness.reparametrised, circular,
         common=settings.support == "common",
     )  # fmt: skip
     if (repetition := robustness.repetition) is None:

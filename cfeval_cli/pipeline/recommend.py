@@ -50,7 +50,7 @@ def read_judge(name: str, folder: RunFolder) -> JudgeEvidence:
     view = RunEvidence(
         Scores.of(pd.read_parquet(folder.path / "scores.parquet")),
         checked.read_table(folder.path / "metrics.csv"),
-        record.questions, settings.gold, record.arbitrary_removals, settings.agreement,
+        record.questions, record.arbitrary_removals, settings.agreement,
     )  # fmt: skip
     return JudgeEvidence(name, view, None if record.fidelity is None else record.fidelity.model_dump())
 
@@ -67,7 +67,7 @@ def recommend_explainer(
     context, scores, findings, chosen = outcome.context, outcome.scores, outcome.findings, outcome.selected
     plan, ids = context.plan, context.instances.ids
     arbitrary = {way.variant for way in plan.removals.values() if way.arbitrary}
-    view = RunEvidence(scores, findings.metrics, questions, plan.golds, arbitrary, plan.settings.agreement)
+    view = RunEvidence(scores, findings.metrics, questions, arbitrary, plan.settings.agreement)
     covered = findings.metrics.drop_duplicates("explainer")
     noise = findings.noise
     costs = ExplainerProperties(

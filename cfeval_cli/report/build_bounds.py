@@ -21,7 +21,7 @@ from cfeval_cli.report.titles import (
 from cfeval_cli.results.record import RunRecord
 
 _MAX_SHOWN_EXPLAINERS = 11
-_GOLD, _TELLING = "gold_", "_telling"  # around the name of a ground truth in columns of bounds.csv
+_TRUTH, _TELLING = "truth_", "_telling"  # around the name of a ground truth in columns of bounds.csv
 _HOW = {
     "enumerated": "every set of {k} of its features is tried",
     "greedy": "sets are grown greedily, each metric's best and worst by one feature at a time, so that better and "
@@ -37,16 +37,16 @@ def build_bounds(
     explainers = list(dict.fromkeys(metrics["explainer"]))[:_MAX_SHOWN_EXPLAINERS]
     titles = make_explainer_titles(record, low_coverage)
     columns = [name.removesuffix(_TELLING) for name in bounds.columns.astype(str) if name.endswith(_TELLING)]
-    golds = name_truths([name.removeprefix(_GOLD) for name in columns if name.startswith(_GOLD)], record)
+    truths = name_truths([name.removeprefix(_TRUTH) for name in columns if name.startswith(_TRUTH)], record)
     header = [*map(Title, ("Metric", "worst", "best")), *(titles[name] for name in explainers), Title("telling")]
-    header += [Title(f"gold {name}", marks=STAR * (gold in settings.gold)) for gold, name in golds.items()]
+    header += [Title(f"truth {name}", marks=STAR * (truth in settings.truth)) for truth, name in truths.items()]
     rows = []
     for line in bounds.to_dict("records"):
         pair = (line["metric"], line["variant"])
         if is_truth(pair[0], record):
             continue  # its best explanation is the ground truth itself
         positions = [lines.get(pair, {}).get(name, {}).get("place") for name in explainers]
-        shares = [line["telling"] / line["instances"], *(line[f"{_GOLD}{gold}{_TELLING}"] for gold in golds)]
+        shares = [line["telling"] / line["instances"], *(line[f"{_TRUTH}{truth}{_TELLING}"] for truth in truths)]
         cells = [Cell(line["worst"]), Cell(line["best"])]
         cells += [Cell(share, form=PERCENT) for share in (*positions, *shares)]
         rows.append(Row(make_metric_title(*pair, record), cells))
@@ -59,7 +59,7 @@ def build_bounds(
         f"could get; for each of {max(usual.values()):,} instances {how}."
         f"{write_exceptions(counts, usual, record, {})} Then where each explainer stands between them "
         "(0 % the worst, 100 % the best, on the instances that it is scored on). Telling: the share of instances on "
-        "which not all sets score the same. On those, how much of the gold, under each definition, the metric's own "
+        "which not all sets score the same. On those, how much of the truth, under each definition, the metric's own "
         "optimum has (where several sets are best, on average): what the metric rewards. bounds.csv has the same over "
         "all instances."
     )

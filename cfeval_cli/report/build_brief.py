@@ -160,7 +160,7 @@ def marks_note(table: Table, apart: str) -> str:
 def find_arbitrary(lines: pd.DataFrame, record: RunRecord) -> list[Pair]:
     """Return metrics whose removal depends on an arbitrary constant, if they have another one and no truth does."""
     constants = record.arbitrary_removals
-    if any(gold in record.truths and record.truths[gold].arbitrary for gold in record.settings.gold):
+    if any(truth in record.truths and record.truths[truth].arbitrary for truth in record.settings.truth):
         return []
     known = lines[lines["value"].notna()]
     pairs = list(dict.fromkeys(zip(known["metric"], known["variant"], strict=True)))
@@ -174,8 +174,8 @@ def _make_taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[
     settings = record.settings
     chosen = correlations[(correlations["agreement"] == settings.agreement) & (correlations["family"] == "explainers")]
     taus: dict[str, dict[Pair, Cell]] = {}
-    for gold, name in name_truths(settings.gold, record).items():
-        known = chosen[(chosen["gold"] == gold) & chosen["tau"].notna()]
+    for truth, name in name_truths(settings.truth, record).items():
+        known = chosen[(chosen["truth"] == truth) & chosen["tau"].notna()]
         if known.empty:
             continue
         rest = select_subset(known, WITHOUT_CONTROLS)

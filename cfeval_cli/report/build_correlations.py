@@ -111,8 +111,8 @@ def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_Column
     """Return the leading truths with their p, the graded controls, and the other definitions of the ground truth."""
     settings, truths = record.settings, list_truth_metrics(record)
     chosen = correlations[correlations["agreement"] == settings.agreement]
-    names = name_truths(chosen["gold"], record)
-    sides = [(name, STAR * (g in settings.gold), chosen[chosen["gold"] == g]) for g, name in names.items()]
+    names = name_truths(chosen["truth"], record)
+    sides = [(name, STAR * (g in settings.truth), chosen[chosen["truth"] == g]) for g, name in names.items()]
     graded = (GRADED, "", correlations[correlations["family"] == GRADED])
     sides.insert(sum(bool(star) for _, star, _ in sides), graded)
     columns = []
@@ -155,7 +155,7 @@ def _correlation_notes(
     notes = [
         describe_run(record),
         f"Kendall's τ and Spearman's ρ against the ground truth ({record.settings.agreement}) under each "
-        f"definition of gold; * marks what this run leads with ({describe_truths(record)}). The largest of a column "
+        f"truth; * marks what this run leads with ({describe_truths(record)}). The largest of a column "
         f"is bold.{interval_note(record)} "
         "p: how often a random order of the explainers would agree with the truth as well.",
     ]
@@ -171,7 +171,7 @@ def _correlation_notes(
     graded = correlations[correlations["family"] == GRADED]
     if len(graded):
         notes.append(
-            f"Graded: {graded['explainers'].max()} explainers that name the gold ({graded['gold'].iloc[0]}) more and "
+            f"Graded: {graded['explainers'].max()} explainers that name the truth ({graded['truth'].iloc[0]}) more and "
             "more often, judged by that order."
         )
     telling = shown[(shown["subset"] == ALL_EXPLAINERS) | shown["tau"].isna()]
@@ -193,13 +193,13 @@ def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
     """Build the range of each metric's τ over parametrisations of the model, and what moves it."""
     is_leading = ranges["agreement"] == record.settings.agreement
     chosen = ranges[is_leading] if is_leading.any() else ranges  # graded controls alone have their order only
-    golds = name_truths(chosen["gold"], record)
-    lines = {(line["metric"], line["variant"], line["gold"]): line for line in chosen.to_dict("records")}
+    truths = name_truths(chosen["truth"], record)
+    lines = {(line["metric"], line["variant"], line["truth"]): line for line in chosen.to_dict("records")}
     rows = [
-        Row(make_metric_title(*pair, record), [_range_cell(lines.get((*pair, gold))) for gold in golds])
+        Row(make_metric_title(*pair, record), [_range_cell(lines.get((*pair, truth))) for truth in truths])
         for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True))
     ]
-    header = [Title("Metric"), *(_truth_title("τ", gold, name, record) for gold, name in golds.items())]
+    header = [Title("Metric"), *(_truth_title("τ", truth, name, record) for truth, name in truths.items())]
     note = (
         f"τ of each metric with the ground truth on {chosen['instances'].max():,} instances, and, where it moves ("
         f"{MOVES}), from the lowest to the highest over {chosen['reparametrisations'].max():,} draws of other "
@@ -218,8 +218,8 @@ def _range_cell(line: _Line | None) -> Cell:
     return Cell(line["tau"], *ends, marks=MOVES, is_range=True, detail=line["moved_by"], form=fixed(3))
 
 
-def _truth_title(sign: str, gold: str, name: str, record: RunRecord) -> Title:
-    return Title(f"{sign} {name}", marks=STAR * (gold in record.settings.gold), term=sign)
+def _truth_title(sign: str, truth: str, name: str, record: RunRecord) -> Title:
+    return Title(f"{sign} {name}", marks=STAR * (truth in record.settings.truth), term=sign)
 
 
 def build_instance_agreement(findings: Findings, record: RunRecord) -> list[Table]:
@@ -234,13 +234,13 @@ def build_instance_agreement(findings: Findings, record: RunRecord) -> list[Tabl
 def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
     agreement = record.settings.agreement
     chosen = instances[instances["agreement"] == agreement]
-    golds = name_truths(chosen["gold"], record)
+    truths = name_truths(chosen["truth"], record)
     header, columns = [Title("Metric")], []
-    for gold, name in golds.items():
-        lines = chosen[chosen["gold"] == gold].set_index(["metric", "variant"])
+    for truth, name in truths.items():
+        lines = chosen[chosen["truth"] == truth].set_index(["metric", "variant"])
         by_pair = _by_pair(lines)
         for statistic, sign in (("tau", "τ"), ("d", "d")):
-            header.append(_truth_title(sign, gold, name, record))
+            header.append(_truth_title(sign, truth, name, record))
             columns.append((statistic, by_pair, lines[statistic].max()))
     rows = []
     for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
@@ -254,16 +254,16 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
             cells.append(Cell(value, *ends, bold=bool(value == best)))
         rows.append(Row(make_metric_title(*pair, record), cells))
     known = chosen[chosen["tau"].notna()]
-    counts = count_by_row(known, known["gold"], known["instances"])
-    usual = find_usual_counts(counts, golds)
-    each = ", ".join(f"{name} {usual[gold]:,}" for gold, name in golds.items())
+    counts = count_by_row(known, known["truth"], known["instances"])
+    usual = find_usual_counts(counts, truths)
+    each = ", ".join(f"{name} {usual[truth]:,}" for truth, name in truths.items())
     number = f"{max(usual.values()):,} instances" if len(set(usual.values())) == 1 else f"some instances ({each})"
     note = (
         f"For each of {number}, how a metric orders the explainers against "
-        f"how much of the gold ({agreement}) each found. τ: mean over instances, a tied pair being neither "
-        "right nor wrong. d: (right - wrong) / all pairs of explainers that the gold does not tie, 1 if the metric "
+        f"how much of the truth ({agreement}) each found. τ: mean over instances, a tied pair being neither "
+        "right nor wrong. d: (right - wrong) / all pairs of explainers that the truth does not tie, 1 if the metric "
         f"always sees which explainer found more.{interval_note(record, without_differences=True)}"
-        f"{write_exceptions(counts, usual, record, golds)}"
+        f"{write_exceptions(counts, usual, record, truths)}"
     )
     merged, left_out = merge_rows({"": rows})
     return Table("Agreement instance by instance", header, merged, [note, *left_out], detail=True)

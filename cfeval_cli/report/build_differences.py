@@ -28,10 +28,10 @@ def build_differences(differences: pd.DataFrame, record: RunRecord) -> list[Tabl
 def _build_triangles(differences: pd.DataFrame, record: RunRecord) -> list[Table]:
     """Build a triangle for each leading truth."""
     chosen = differences[differences["agreement"] == record.settings.agreement]
-    names = name_truths(chosen["gold"], record)
-    parts = {gold: chosen[chosen["gold"] == gold] for gold in names if gold in record.settings.gold}
+    names = name_truths(chosen["truth"], record)
+    parts = {truth: chosen[chosen["truth"] == truth] for truth in names if truth in record.settings.truth}
     several = len(parts) > 1
-    return [_build_triangle(part, record, f": {names[gold]}" if several else "") for gold, part in parts.items()]
+    return [_build_triangle(part, record, f": {names[truth]}" if several else "") for truth, part in parts.items()]
 
 
 def build_differences_without_controls(findings: Findings, record: RunRecord) -> list[Table]:
@@ -97,8 +97,8 @@ def _number_columns(count: int) -> list[Title]:
 def _triangle_notes(differences: pd.DataFrame, record: RunRecord, equal: Mapping[Pair, Sequence[Pair]]) -> list[str]:
     notes = [
         "τ of the row's metric less τ of the column's, against the ground truth "
-        f"({differences['agreement'].iloc[0]}, gold: {differences['gold'].iloc[0]}); * p < {SIGNIFICANCE_LEVEL} after "
-        "Holm's correction over all pairs. Paired: both metrics see the "
+        f"({differences['agreement'].iloc[0]}, truth: {differences['truth'].iloc[0]}); * p < {SIGNIFICANCE_LEVEL} "
+        "after Holm's correction over all pairs. Paired: both metrics see the "
         f"same {record.resampled:,} resamples of the instances; the explainers are what they are."
     ]
     if equal:

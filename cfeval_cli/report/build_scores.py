@@ -122,7 +122,7 @@ def build_graded(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping
     title = "Scores and ranks on a ladder of explainers of known order"
     table = build_scores(title, metrics, record, low_coverage, shown)
     table = table.add_notes(
-        f"Gold 0.9 names the gold with probability 0.9, random features otherwise. {len(shown)} of {len(levels)} rungs."
+        f"Truth 0.9 names the truth with probability 0.9, else random features. {len(shown)} of {len(levels)} rungs."
     )
     return replace(table, detail=detail, part="trust")
 

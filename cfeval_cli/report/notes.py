@@ -86,9 +86,9 @@ def describe_controls(titles: Sequence[str], record: RunRecord) -> str:
     """Write what controls are: those that return the ground truth are optimal for its question, and no other."""
     names = [name for name, title in record.explainers.items() if title in titles]
     settings = record.explainer_settings
-    golds = list(dict.fromkeys(gold for name in names if (gold := settings.get(name, {}).get("gold"))))
-    only = ", whichever the question" * (len(record.settings.gold) > 1)
-    parts = ["features at random"] * (len(golds) < len(names)) + [f"the gold itself ({gold}{only})" for gold in golds]
+    truths = list(dict.fromkeys(truth for name in names if (truth := settings.get(name, {}).get("truth_name"))))
+    only = ", whichever the question" * (len(record.settings.truth) > 1)
+    parts = ["features at random"] * (len(truths) < len(names)) + [f"the truth itself ({one}{only})" for one in truths]
     return f"which name {' or '.join(parts)} and are there to be compared with"
 
 

@@ -282,13 +282,13 @@ def _draw_scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
 def _draw_against_truth(
     metrics: pd.DataFrame, correlations: pd.DataFrame, record: RunRecord, truth: tuple[str, str]
 ) -> Plot:
-    """A panel for each metric: its value for each explainer against how much of the gold that explainer finds."""
-    agreement, gold = truth
+    """A panel for each metric: its value for each explainer against how much of the truth that explainer finds."""
+    agreement, name = truth
     names = list(dict.fromkeys(metrics["explainer"]))
     shown = {pair: lines.set_index("explainer") for pair, lines in _group_by_metric(metrics, record)}
     true = shown[truth]
     shown = {pair: lines for pair, lines in shown.items() if pair not in list_leading_truths(record)}
-    lead = correlations[(correlations["gold"] == gold) & (correlations["agreement"] == agreement)]
+    lead = correlations[(correlations["truth"] == name) & (correlations["agreement"] == agreement)]
     tau = lead.set_index(["metric", "variant"])["tau"].to_dict()
     figure, axes = make_panels(len(shown), 1.35)
     for axis, (pair, lines) in zip(axes, shown.items(), strict=True):
@@ -302,15 +302,15 @@ def _draw_against_truth(
         if record.metrics[pair[0]].better == "lower":
             axis.invert_yaxis()  # up is better everywhere
         _set_title(axis, pair, record, "" if pd.isna(tau.get(pair, np.nan)) else f", τ = {tau[pair]:.2f}")
-    figure.supxlabel(f"ground truth ({agreement}, gold: {gold})", fontsize=8, parse_math=False)
+    figure.supxlabel(f"ground truth ({agreement}, truth: {name})", fontsize=8, parse_math=False)
     add_legend(figure, max(axes, key=lambda axis: len(axis.lines)), "upper center")
     caption = (
-        "What each metric says of an explainer, against how much of the gold that explainer finds. Up is better in "
+        "What each metric says of an explainer, against how much of the truth that explainer finds. Up is better in "
         "every panel (axes of metrics that should be low are turned over): a metric that tells the truth rises from "
         "left to right." + describe_data(record, "Bars")
     )
-    asked = name_truths([gold], record)[gold]
-    return Plot(figure, f"Metric against ground truth{'' if asked == gold else f': {asked}'}", caption)
+    asked = name_truths([name], record)[name]
+    return Plot(figure, f"Metric against ground truth{'' if asked == name else f': {asked}'}", caption)
 
 
 def _draw_ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
@@ -378,7 +378,7 @@ def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: 
 
 
 def _draw_graded(metrics: pd.DataFrame, record: RunRecord) -> Plot:
-    """A panel for each metric: its value against how often a rung names the gold."""
+    """A panel for each metric: its value against how often a rung names the truth."""
     shown = _group_by_metric(metrics, record)
     figure, axes = make_panels(len(shown), 1.3)
     for axis, (pair, lines) in zip(axes, shown, strict=True):
@@ -392,26 +392,26 @@ def _draw_graded(metrics: pd.DataFrame, record: RunRecord) -> Plot:
         axis.locator_params(axis="y", nbins=4)
         axis.set_ylim(*_widen_limits(axis.get_ylim()))
         _set_title(axis, pair, record)
-    figure.supxlabel("share of instances for which the gold is named", fontsize=8)
+    figure.supxlabel("share of instances for which the truth is named", fontsize=8)
     rungs = metrics["explainer"].nunique()
     some = f", of which {_SMOOTH} are drawn" if rungs > _SMOOTH else ""
     caption = (
-        f"Each metric's value for {rungs} explainers of known order{some}, against how often they name the gold."
+        f"Each metric's value for {rungs} explainers of known order{some}, against how often they name the truth."
         + describe_data(record, "Bands")
     )
-    return Plot(figure, "Score against how often the gold is named", caption)
+    return Plot(figure, "Score against how often the truth is named", caption)
 
 
 def _draw_correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
     """τ and ρ of each metric with their p, against the leading truths and on a ladder."""
     agreement = record.settings.agreement
     chosen = correlations[correlations["agreement"] == agreement]
-    names = name_truths(record.settings.gold, record)
+    names = name_truths(record.settings.truth, record)
     told = {
-        gold: f"explainers, {agreement}, gold: {gold}" if name == gold else f"{name} ({gold})"
-        for gold, name in names.items()
+        truth: f"explainers, {agreement}, truth: {truth}" if name == truth else f"{name} ({truth})"
+        for truth, name in names.items()
     }
-    sides = [(told[gold], chosen[chosen["gold"] == gold]) for gold in names]
+    sides = [(told[truth], chosen[chosen["truth"] == truth]) for truth in names]
     sides.append((GRADED, correlations[correlations["family"] == GRADED]))
     sides = [(title, side[~side["metric"].isin(list_truth_metrics(record))]) for title, side in sides]
     sides = [(title, side) for title, side in sides if side["tau"].notna().any()]
@@ -447,7 +447,7 @@ def _draw_correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
     axes[0].set_ylim(len(pairs) - 0.5, -0.6)
     add_legend(figure, axes[0])
     caption = (
-        "Kendall's τ, with and without controls (explainers that name chance or the gold itself), and Spearman's ρ "
+        "Kendall's τ, with and without controls (explainers that name chance or the truth itself), and Spearman's ρ "
         "between each metric's ranking and the truth. p: how often a random order "
         "would agree with the truth as well (all orders are tried for up to eight explainers; one-sided, for each "
         "metric by itself)." + describe_data(record, "Bars")
@@ -466,7 +466,7 @@ _COEFFICIENTS = (
 def _draw_costs(
     metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, truths: Sequence[tuple[str, str]]
 ) -> Plot:
-    """How much of the gold an explainer finds, against what it costs."""
+    """How much of the truth an explainer finds, against what it costs."""
     seen = assign_looks(list(dict.fromkeys(metrics["explainer"])))
     spent = costs[costs["part"] == "explainer"].set_index("name")
     figure = make_figure(WIDE, 0.6 + 2.2 * len(truths))
@@ -477,7 +477,7 @@ def _draw_costs(
     grid = figure.subplots(len(truths), 2, sharex="col", sharey=True, squeeze=False)
     for row, truth in zip(grid, truths, strict=True):
         mine = metrics[(metrics["metric"] == truth[0]) & (metrics["variant"] == truth[1]) & metrics["value"].notna()]
-        row[0].set_ylabel(f"{truth[0]} (gold: {truth[1]})", parse_math=False)
+        row[0].set_ylabel(f"{truth[0]} (truth: {truth[1]})", parse_math=False)
         for axis, (of, label, least) in zip(row, kinds, strict=True):
             for line, bar in zip(mine.to_dict("records"), _compute_error_bars(mine, "value").T, strict=True):
                 cost = float(spent.loc[line["explainer"], of]) / record.instances * (1000 if of == "seconds" else 1)
@@ -492,7 +492,7 @@ def _draw_costs(
             if truth == truths[-1]:
                 axis.set_xlabel(label)
     add_legend(figure, figure.axes[0])
-    caption = "How much of the gold an explainer finds, against what its explanations cost." + describe_data(
+    caption = "How much of the truth an explainer finds, against what its explanations cost." + describe_data(
         record, "Bars"
     )
     return Plot(figure, "Cost against faithfulness", caption)

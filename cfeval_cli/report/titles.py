@@ -86,26 +86,26 @@ def list_truth_metrics(record: RunRecord) -> list[str]:
 def list_leading_truths(record: RunRecord) -> list[Pair]:
     """Return the ground truths, as metric and variant, that a run leads with."""
     settings = record.settings
-    return [(settings.agreement, gold) for gold in settings.gold]
+    return [(settings.agreement, truth) for truth in settings.truth]
 
 
-def name_truths(golds: Iterable[str], record: RunRecord) -> dict[str, str]:
+def name_truths(truths: Iterable[str], record: RunRecord) -> dict[str, str]:
     """Return definitions of the ground truth and their headings, the leading ones first, named by their question."""
-    lead = record.settings.gold
-    questions = [record.truths[gold].question if gold in record.truths else "paper" for gold in lead]
+    lead = record.settings.truth
+    questions = [record.truths[truth].question if truth in record.truths else "paper" for truth in lead]
     names = {
-        gold: question if question != "paper" and questions.count(question) == 1 else gold
-        for gold, question in zip(lead, questions, strict=True)
+        truth: question if question != "paper" and questions.count(question) == 1 else truth
+        for truth, question in zip(lead, questions, strict=True)
     }
-    wanted = dict.fromkeys(golds)
-    return {gold: name for gold, name in names.items() if gold in wanted} | {g: g for g in wanted if g not in names}
+    wanted = dict.fromkeys(truths)
+    return {truth: name for truth, name in names.items() if truth in wanted} | {g: g for g in wanted if g not in names}
 
 
 def describe_truths(record: RunRecord) -> str:
     """Write the agreement and the ground truths that a run leads with."""
     settings = record.settings
-    names = name_truths(settings.gold, record)
-    words = [f"gold: {gold}" if name == gold else f"{name} (gold: {gold})" for gold, name in names.items()]
+    names = name_truths(settings.truth, record)
+    words = [f"truth: {truth}" if name == truth else f"{name} (truth: {truth})" for truth, name in names.items()]
     return ", ".join([settings.agreement, *words])
 
 

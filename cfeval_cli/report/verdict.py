@@ -50,28 +50,28 @@ class _Judged:
     lines: pd.DataFrame  # of correlations.csv, best τ first; τ is that without controls, over the same explainers
     differences: pd.DataFrame
     record: RunRecord
-    gold: str = ""
+    truth: str = ""
     left: Sequence[str] = ()  # the explainers that are no controls
     controls: Sequence[str] = ()
     fewer: Mapping[_Names, pd.DataFrame] = field(default_factory=dict)  # lines of metrics that ranked others, by whom
 
     @staticmethod
-    def of(findings: Findings, record: RunRecord, gold: str) -> _Judged:
+    def of(findings: Findings, record: RunRecord, truth: str) -> _Judged:
         """The largest τ without controls first; equal ones by their p and in the order of the tables.
 
         A τ over other explainers is another figure: those over the most explainers are compared.
         """
-        correlations = _by(findings.correlations, record, gold)
+        correlations = _by(findings.correlations, record, truth)
         pair = ["metric", "variant"]
         tau_of_all = select_subset(correlations)[[*pair, "tau"]].rename(columns={"tau": "tau_of_all"})
         lines = select_subset(correlations, WITHOUT_CONTROLS).merge(tau_of_all, on=pair)
         lines = lines[~lines["metric"].isin(list_truth_metrics(record)) & lines["tau"].notna()]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
-        differences = _by(select_subset(findings.differences, WITHOUT_CONTROLS), record, gold)
+        differences = _by(select_subset(findings.differences, WITHOUT_CONTROLS), record, truth)
         left, controls = (list_contenders(findings.metrics, record, controls=controls) for controls in (False, True))
-        compared, *fewer = _alike(lines, findings.metrics, record, gold) or [((), lines)]
+        compared, *fewer = _alike(lines, findings.metrics, record, truth) or [((), lines)]
         differences = differences[differences["difference"].notna()]
-        return _Judged(compared[1], differences, record, gold, left, controls, dict(fewer))
+        return _Judged(compared[1], differences, record, truth, left, controls, dict(fewer))
 
     @cached_property
     def pairs(self) -> list[_Pair]:
@@ -165,24 +165,24 @@ def _verdict(findings: Findings, record: RunRecord) -> Verdict:
     record = mark_low_coverage(findings.metrics, record)
     if not record.truths and len(record.explainers) > 1:
         return _without_truth(findings, record)
-    everyone = [_Judged.of(findings, record, gold) for gold in record.settings.gold]
+    everyone = [_Judged.of(findings, record, truth) for truth in record.settings.truth]
     judged = [one for one in everyone if len(one.lines)]
     ladder = _ladder(findings.correlations, record)
     if not judged:
         reason = record.correlations_absent or _nobody(everyone)
         if ladder:
             return Verdict("On a ladder of explainers of known order", False, ladder)
-        found = [point for gold in record.settings.gold for point in _found(findings.metrics, record, gold)]
+        found = [point for truth in record.settings.truth for point in _found(findings.metrics, record, truth)]
         return Verdict(
             "This run cannot tell which metric agrees with the truth", False, [f"No correlations: {reason}.", *found]
         )
     sure = any(one.sure for one in judged)
     if len(judged) == 1:
         points = [*_points(findings, judged[0]), *_fewer({"": judged[0]})]
-        points += [*_golds(findings.correlations, judged[0]), *ladder]
+        points += [*_truths(findings.correlations, judged[0]), *ladder]
         return Verdict(f"For this one trained model: {_headline(judged[0])}", sure, points)
-    names = name_truths((one.gold for one in judged), record)
-    questions = {names[one.gold]: one for one in judged}
+    names = name_truths((one.truth for one in judged), record)
+    questions = {names[one.truth]: one for one in judged}
     points = [f"{name.capitalize()}: {point}" for name, one in questions.items() for point in _brief(findings, one)]
     return Verdict(_headlines(questions), sure, [*points, *_fewer(questions), _shared(judged), *ladder])
 
@@ -220,7 +220,7 @@ def _headlines(questions: Mapping[str, _Judged]) -> str:
 def _points(findings: Findings, judged: _Judged) -> list[str]:
     """All that is to be said of one truth."""
     points = [_strength(judged), *_moving(findings, judged), *_apart(judged), *_families(judged)]
-    return [*points, *_found(findings.metrics, judged.record, judged.gold)]
+    return [*points, *_found(findings.metrics, judged.record, judged.truth)]
 
 
 def _brief(findings: Findings, judged: _Judged) -> list[str]:
@@ -238,7 +238,7 @@ def _brief(findings: Findings, judged: _Judged) -> list[str]:
     if judged.hypotheses > 1:
         text += f", {format_p_value(judged.corrected)} as the best of {judged.hypotheses} metrics"
     first = [f"{text}.", *_moving(findings, judged), *_apart(judged, brief=True)]
-    found = _found(findings.metrics, judged.record, judged.gold)
+    found = _found(findings.metrics, judged.record, judged.truth)
     return [" ".join(first), " ".join([*_families(judged), *found])]
 
 
@@ -331,14 +331,14 @@ def _each_other(findings: Findings, record: RunRecord) -> list[str]:
 
 
 def _alike(
-    lines: pd.DataFrame, metrics: pd.DataFrame, record: RunRecord, gold: str
+    lines: pd.DataFrame, metrics: pd.DataFrame, record: RunRecord, truth: str
 ) -> list[tuple[_Names, pd.DataFrame]]:
     """Lines of correlations.csv by the explainers that their metrics rank: first the most explainers, then metrics."""
     there = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool) & metrics["value"].notna()]
     names: dict[_Pair, set[str]] = {}
     for metric, variant, explainer in zip(there["metric"], there["variant"], there["explainer"], strict=True):
         names.setdefault((metric, variant), set()).add(explainer)
-    true = names.get((record.settings.agreement, gold), set())
+    true = names.get((record.settings.agreement, truth), set())
     who = [
         tuple(title for name, title in record.explainers.items() if name in names.get(pair, set()) & true)
         for pair in _pairs(lines)
@@ -358,9 +358,9 @@ def _from_to(values: Sequence[float]) -> str:
     return told[0] if told[0] == told[1] else f"{told[0]} to {told[1]}"
 
 
-def _by(frame: pd.DataFrame, record: RunRecord, gold: str) -> pd.DataFrame:
-    """The lines that judge by one definition of gold."""
-    return pd.DataFrame(frame[(frame["gold"] == gold) & (frame["agreement"] == record.settings.agreement)])
+def _by(frame: pd.DataFrame, record: RunRecord, truth: str) -> pd.DataFrame:
+    """The lines that judge by one truth."""
+    return pd.DataFrame(frame[(frame["truth"] == truth) & (frame["agreement"] == record.settings.agreement)])
 
 
 def _strength(judged: _Judged) -> str:
@@ -378,8 +378,8 @@ def _strength(judged: _Judged) -> str:
     exact = "exact test" if judged.ranked <= _ALL_ORDERS else "test by 20,000 random orders"
     whose = f"{judged.name(alike[0])} has" if len(alike) == 1 else "They have"
     text = (
-        f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings.agreement}, gold: "
-        f"{judged.gold}) over {_who(judged, judged.ranked)}; {exact}: {format_p_value(best['p_tau'])}, one-sided."
+        f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings.agreement}, truth: "
+        f"{judged.truth}) over {_who(judged, judged.ranked)}; {exact}: {format_p_value(best['p_tau'])}, one-sided."
     )
     if judged.hypotheses > 1:
         text += f" Corrected for being the best of {judged.hypotheses} different metrics: "
@@ -417,7 +417,7 @@ def _moving(findings: Findings, judged: _Judged) -> list[str]:
     if findings.invariance is None:
         return []
     ranges = select_subset(findings.invariance, WITHOUT_CONTROLS)
-    alike, lines = judged.alike, _by(ranges, judged.record, judged.gold)
+    alike, lines = judged.alike, _by(ranges, judged.record, judged.truth)
     lines = lines[lines["moves"].isin([True])]
     told = [
         f"{judged.name(pair)} from {one['tau_lowest']:.3f} to {one['tau_highest']:.3f}"
@@ -493,8 +493,8 @@ def _families(judged: _Judged) -> list[str]:
     return [f"{text}: {sure} ({told})."]
 
 
-def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
-    """Who is best under the definitions of gold that do not lead."""
+def _truths(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
+    """Who is best under the truths that do not lead."""
     settings, correlations = judged.record.settings, select_subset(correlations, WITHOUT_CONTROLS)
     mine = correlations[
         (correlations["agreement"] == settings.agreement)
@@ -502,28 +502,28 @@ def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     ]  # fmt: skip
     told, same = [], True
     leaders = {p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if tau == judged.lines["tau"].max()}
-    for gold in dict.fromkeys(mine["gold"]):
-        if gold in settings.gold:
+    for truth in dict.fromkeys(mine["truth"]):
+        if truth in settings.truth:
             continue
-        lines = mine[mine["gold"] == gold]
+        lines = mine[mine["truth"] == truth]
         lines = lines[[pair in judged.pairs for pair in _pairs(lines)]]  # over the same explainers
         if lines.empty:
             continue
         top = lines[lines["tau"] == lines["tau"].max()]
         pairs = list(zip(top["metric"], top["variant"], strict=True))
         same &= bool(leaders & set(pairs))
-        told.append(f"{gold}: {judged.names(pairs, 2)} (τ = {top['tau'].iloc[0]:.3f})")
+        told.append(f"{truth}: {judged.names(pairs, 2)} (τ = {top['tau'].iloc[0]:.3f})")
     if not told:
         return []
-    depends = "Best under" if same else "What is best depends on what counts as gold. Under"
+    depends = "Best under" if same else "What is best depends on what counts as true. Under"
     return [f"{depends} other definitions: {'; '.join(told)}."]
 
 
-def _found(metrics: pd.DataFrame, record: RunRecord, gold: str) -> list[str]:
-    """How much of the gold each explainer finds."""
+def _found(metrics: pd.DataFrame, record: RunRecord, truth: str) -> list[str]:
+    """How much of the truth each explainer finds."""
     settings = record.settings
     mine = metrics[
-        (metrics["metric"] == settings.agreement) & (metrics["variant"] == gold)
+        (metrics["metric"] == settings.agreement) & (metrics["variant"] == truth)
         & metrics["rung"].isna() & metrics["value"].notna()
     ].sort_values("value", ascending=False, kind="stable")  # fmt: skip
     if mine.empty:
@@ -534,7 +534,7 @@ def _found(metrics: pd.DataFrame, record: RunRecord, gold: str) -> list[str]:
     )
     n, total = int(mine["n"].max()), record.instances
     on = f", on {n:,} of {total:,} instances" * (n < total)
-    return [f"The truth itself ({settings.agreement}, gold: {gold}{on}): {told}{' …' * (len(mine) > 8)}."]
+    return [f"The truth itself ({settings.agreement}, truth: {truth}{on}): {told}{' …' * (len(mine) > 8)}."]
 
 
 def _ladder(correlations: pd.DataFrame, record: RunRecord) -> list[str]:
@@ -549,7 +549,7 @@ def _ladder(correlations: pd.DataFrame, record: RunRecord) -> list[str]:
         f"On a ladder of {many} explainers of known order, {right} of {len(mine)} metrics reach τ ≥ 0.9; the highest "
         f"is {judged.name(judged.pairs[0])} ({judged.lines['tau'].iloc[0]:.3f}), the lowest "
         f"{judged.name(judged.pairs[-1])} ({judged.lines['tau'].iloc[-1]:.3f}). A ladder asks less than real "
-        "explainers do: gold or random, not gold or almost."
+        "explainers do: true or random, not true or almost."
     )
     return [text]
 

@@ -60,7 +60,7 @@ def build_plan_entries(plan: Plan, dataset: Dataset, inputs: str | None) -> dict
         "packages": {name: version_of(name) for name in _PACKAGES},
         "inputs": inputs,
         "redo": plan.settings.redo,
-        "settings": plan.settings.model_dump(mode="json", exclude=_UNRECORDED) | {"gold": list(plan.golds)},
+        "settings": plan.settings.model_dump(mode="json", exclude=_UNRECORDED) | {"truth": list(plan.truths)},
         "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
         "model": {"name": _name_model(plan.model), "settings": _get_plain_settings(plan.model)},
         "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},

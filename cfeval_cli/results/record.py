@@ -38,7 +38,7 @@ class SettingsEntry(Entry):
     k: Count = 1
     n_explain: Count | None = None
     access: str = ""
-    gold: list[str] = []
+    truth: list[str] = []
     agreement: str = ""
     incomplete: str = ""
     bounds: Count = 0

@@ -63,7 +63,7 @@ _METRIC = (
     ColumnSchema("variant", "text", "variant of the metric, listed below"),
 )
 _TRUTH = (
-    ColumnSchema("gold", "text", "the truth that the metric is compared with"),
+    ColumnSchema("truth", "text", "the truth that the metric is compared with"),
     ColumnSchema(
         "agreement",
         "text",
@@ -277,7 +277,7 @@ TABLES = {
         TableSchema(
             "correlations.csv",
             "How well each metric ranks the explainers, compared with each truth. A ladder has no controls, so only rows of the subset `all`.",
-            keys=("metric", "variant", "family", "gold", "agreement", "subset"),
+            keys=("metric", "variant", "family", "truth", "agreement", "subset"),
             columns=(
                 *_METRIC,
                 ColumnSchema("better", "text", "`higher` or `lower`"),
@@ -317,7 +317,7 @@ TABLES = {
         TableSchema(
             "tau_resamples.parquet",
             "τ in each of the first 500 resamples of the instances, by which several seeds are combined; absent with `resamples=0`, without a truth, or with fewer than two explainers.",
-            keys=("draw", "metric", "variant", "gold", "agreement", "subset"),
+            keys=("draw", "metric", "variant", "truth", "agreement", "subset"),
             columns=(
                 ColumnSchema("draw", "integer", "number of the resample"),
                 *_METRIC,
@@ -332,7 +332,7 @@ TABLES = {
         TableSchema(
             "differences.csv",
             "For each truth, subset of explainers and each two metrics: the difference of their τ.",
-            keys=("family", "gold", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"),
+            keys=("family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"),
             columns=(
                 ColumnSchema("family", "text", "as in correlations.csv"),
                 *_TRUTH,
@@ -360,7 +360,7 @@ TABLES = {
         TableSchema(
             "instance_agreement.csv",
             "Agreement of each metric with each truth, instance by instance. No row for a subset with fewer than two explainers.",
-            keys=("metric", "variant", "gold", "agreement", "subset"),
+            keys=("metric", "variant", "truth", "agreement", "subset"),
             columns=(
                 *_METRIC,
                 ColumnSchema("better", "text", "`higher` or `lower`"),
@@ -419,12 +419,12 @@ TABLES = {
                 ColumnSchema("optima", "number", "mean number of sets that are equally good for an instance"),
                 ColumnSchema("telling", "integer", "instances whose sets are not all equally good"),
                 ColumnSchema(
-                    "gold_<truth>",
+                    "truth_<truth>",
                     "number",
                     "share of the true top k features in the best sets; their mean where several sets are best",
                 ),
                 ColumnSchema(
-                    "gold_<truth>_telling", "number", "the same over the `telling` instances; empty if there are none"
+                    "truth_<truth>_telling", "number", "the same over the `telling` instances; empty if there are none"
                 ),
             ),
             optional=True,
@@ -477,7 +477,7 @@ TABLES = {
         TableSchema(
             "invariance.csv",
             "How far τ changes if the model is written in other parameters that change no prediction; absent with `reparametrisations=0`, and for models that cannot be written so. No row for a subset with fewer than two explainers.",
-            keys=("metric", "variant", "gold", "agreement", "subset"),
+            keys=("metric", "variant", "truth", "agreement", "subset"),
             columns=(
                 *_METRIC,
                 *_TRUTH,

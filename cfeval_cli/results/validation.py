@@ -17,7 +17,7 @@ from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.results.schema import TABLES
 from cfeval_cli.statistics.subsets import SUBSETS
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 MAX_FILE_BYTES = 1 << 26  # of a table or a record
 RESOURCE_ERRORS = (RecursionError, OverflowError, MemoryError)  # raised by files that no run writes
 

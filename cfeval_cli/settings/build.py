@@ -32,8 +32,6 @@ def build_plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Pl
     _check_keys(cfg)
     settings = validate_settings(_plain_settings(cfg))
     truths = _several(cfg, "truth", Truth, given)
-    for gold in settings.gold:
-        _check("gold", partial(check_option, "gold", gold, truths))
     access = _ACCESS[settings.access]
     chosen = _several(cfg, "metric", Metric, given)
     facts = _several(cfg, "fact", Metric, {}) if cfg.get("fact") else {}
@@ -67,7 +65,6 @@ def build_plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Pl
         metrics=metrics,
         access=access,
         levels=levels,
-        golds=settings.gold,
         executor=make(cfg, "executor"),
         cache=make(cfg, "cache"),
         absent=Absences(metrics=dropped),
@@ -115,13 +112,17 @@ def _several(cfg: DictConfig, group: str, kind: type[_T], given: Mapping[str, ob
         if not re.fullmatch(r"\w[\w-]*", str(key)):  # names go into files, tables and the keys of settings
             raise UserError(f"{group}.{key}: a name is of letters, digits, _ and -, and does not begin with -.")
         made[str(key)] = make(cfg, f"{group}.{key}", kind, given)
+    if kind is Truth:  # the first is the one that the tables show first and the controls are made from
+        return made
+    if kind is Truth:  # the first is the one that the tables show first and the controls are made from
+        return made
     # not the order of the command line: the same choice must give the same bytes
     return dict(sorted(made.items(), key=lambda item: (_place(item[1]), item[0])))
 
 
 def _place(component: object) -> int:
     """Where it stands in the tables; what has no place keeps the order of its name."""
-    return component.place if isinstance(component, Explainer | Metric | Truth | Removal) else 0
+    return component.place if isinstance(component, Explainer | Metric | Removal) else 0
 
 
 def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:

@@ -19,6 +19,15 @@ from omegaconf import DictConfig, OmegaConf
 from cfeval_cli.errors import did_you_mean
 
 
+def _find_first_component(group: DictConfig) -> str:
+    """Return the key of the first component of a group that is chosen several at a time."""
+    return next((str(key) for key in group if isinstance(group[key], DictConfig)), "")
+
+
+# Explainers that are made from a truth use the first of the run.
+OmegaConf.register_new_resolver("first_component", _find_first_component, replace=True)
+
+
 @contextmanager
 def packaged_configs() -> Iterator[None]:
     """Open the packaged configs; a program that uses Hydra itself has its own again afterwards."""

@@ -42,7 +42,7 @@ class Plan:
 
     dataset: Loadable
     model: Trainable
-    truths: Mapping[str, Truth]  # by name
+    truths: Mapping[str, Truth]  # by name, in the order of the tables
     removals: Mapping[str, Removal]  # by name
     explainers: Mapping[str, Explainer]  # by config key, in the order of the tables
     search: Search
@@ -51,16 +51,15 @@ class Plan:
     access: Access
     levels: tuple[Access, ...]  # at which the search is to run
     settings: RunSettings
-    golds: tuple[str, ...]  # the truths that the tables lead with
     executor: Executor
     cache: Cache
     absent: Absences = field(default_factory=Absences)
     judges: Mapping[str, JudgeSettings] = field(default_factory=dict)  # by name
 
     @property
-    def ladder_gold(self) -> str:
-        """The definition of gold that a ladder is made from."""
-        return next((e.gold for e in self.explainers.values() if e.rung == e.rung and e.gold), "")
+    def graded_truth(self) -> str:
+        """The truth that the graded control explainers are made from."""
+        return next((e.truth_name for e in self.explainers.values() if e.rung == e.rung and e.truth_name), "")
 
     @property
     def components(self) -> dict[str, Any]:
@@ -96,9 +95,6 @@ class Plan:
             removals=_reasons(self.removals, spec),
         )
         out = replace(out, truths={**out.truths, **self._too_dear(spec, out.truths)})
-        apply = [name for name in self.truths if name not in out.truths]
-        twins = {name: twin for name in apply if (twin := self.truths[name].twin(spec)) in apply}
-        out = replace(out, truths={**out.truths, **{name: f"is {twin} for this model" for name, twin in twins.items()}})
         truths = {name: truth for name, truth in self.truths.items() if name not in out.truths}
         if not truths:
             no = next(iter(out.truths.values()), "no truth is chosen")
@@ -108,7 +104,6 @@ class Plan:
         plan = replace(
             self,
             truths=truths,
-            golds=tuple(gold for gold in self.golds if gold in truths) or tuple(truths)[:1],
             explainers={name: one for name, one in self.explainers.items() if name not in out.explainers},
             metrics={name: metric for name, metric in self.metrics.items() if name not in out.metrics},
             levels=tuple(level for level in self.levels if spec.missing_access_reason(level) is None),

@@ -47,7 +47,6 @@ class RunSettings(_Settings):
     k: Size
     n_explain: Size | None
     access: Literal["label", "probability", "gradient"]
-    gold: Names
     agreement: str
     incomplete: Literal["skip", "random", "keep"]
     bounds: Count
@@ -68,20 +67,6 @@ class RunSettings(_Settings):
     timeout_per_instance: Seconds | None
     timeout_model: Seconds | None
     data_dir: Annotated[Path, Field(strict=False)]
-
-    @field_validator("gold", mode="before")
-    @classmethod
-    def _list_names(cls, names: Any) -> Any:
-        return [names] if isinstance(names, str) else names
-
-    @field_validator("gold")
-    @classmethod
-    def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if not names:
-            raise ValueError("chooses no truth. Name one or several: gold=[centered,contrast]")
-        if len(set(names)) < len(names):
-            raise ValueError(f"names one truth twice: {', '.join(names)}")
-        return names
 
     @field_validator("figures", mode="before")
     @classmethod

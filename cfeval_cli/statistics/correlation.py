@@ -17,7 +17,7 @@ from cfeval_cli.statistics.resampled_values import ResampledValues
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
 COLUMNS = [
-    "metric", "variant", "better", "family", "gold", "agreement", "subset", "explainers", "tau", "tau_low", "tau_high",
+    "metric", "variant", "better", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_low", "tau_high",
     "tau_se", "p_tau", "rho", "rho_low", "rho_high", "rho_se", "p_rho", "note",
 ]  # fmt: skip
 
@@ -31,7 +31,7 @@ _ALL_CONTROLS = "without controls fewer than two explainers are left"
 class ReferenceRanking:
     """What metrics are judged by."""
 
-    gold: str
+    name: str
     agreement: str
     row: int | None  # of the metric that is the truth; None: the known order of a ladder
 
@@ -54,11 +54,11 @@ class RankedFamily:
             return self
         return replace(self, barred=frozenset(
             (j, t) for j, row in enumerate(self.judged) for t, truth in enumerate(self.truths)
-            if (*drawn.rows[row], truth.gold) in pairs
+            if (*drawn.rows[row], truth.name) in pairs
         ))  # fmt: skip
 
     def without(self, controls: Bools) -> RankedFamily:
-        """The same without the explainers that name chance or the gold itself."""
+        """The same without the explainers that name chance or the truth itself."""
         left_out = controls[self.explainers]
         return replace(
             self,
@@ -68,7 +68,7 @@ class RankedFamily:
         )
 
 
-def list_families(drawn: ResampledValues, ladder_gold: str) -> Iterator[RankedFamily]:
+def list_families(drawn: ResampledValues, graded_truth: str) -> Iterator[RankedFamily]:
     """The explainers, and the rungs of a ladder."""
     ranked = [row for row, better in enumerate(drawn.better) if better != "none"]
     truths = [
@@ -79,7 +79,7 @@ def list_families(drawn: ResampledValues, ladder_gold: str) -> Iterator[RankedFa
     if not rung.all():
         yield RankedFamily("explainers", np.flatnonzero(~rung), judged, truths)
     if rung.any():
-        yield RankedFamily(GRADED, np.flatnonzero(rung), ranked, [ReferenceRanking(ladder_gold, "order", None)])
+        yield RankedFamily(GRADED, np.flatnonzero(rung), ranked, [ReferenceRanking(graded_truth, "order", None)])
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class RankCorrelations:
             for t, truth in enumerate(self.family.truths):
                 told: dict[str, Any] = {
                     "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "better": drawn.better[row],
-                    "family": self.family.name, "gold": truth.gold, "agreement": truth.agreement,
+                    "family": self.family.name, "truth": truth.name, "agreement": truth.agreement,
                     "subset": self.family.subset, "explainers": int(self.there[j, t].sum()),
                     "note": self._note(drawn, j, t),
                 }  # fmt: skip
@@ -149,7 +149,7 @@ class RankCorrelations:
         return "; ".join(notes)
 
 
-TAU_RESAMPLES_COLUMNS = ["draw", "metric", "variant", "gold", "agreement", "subset", "tau"]
+TAU_RESAMPLES_COLUMNS = ["draw", "metric", "variant", "truth", "agreement", "subset", "tau"]
 _KEPT = 500  # resamples, of which seeds are put together
 
 
@@ -167,7 +167,7 @@ def tabulate_tau_resamples(agreements: Sequence[RankCorrelations], drawn: Resamp
     for name, labels, codes in (
         ("subset", subsets, subset),
         ("metric", [row[0] for row in rows], j), ("variant", [row[1] for row in rows], j),
-        ("gold", [truth.gold for truth in truths], t), ("agreement", [truth.agreement for truth in truths], t),
+        ("truth", [truth.name for truth in truths], t), ("agreement", [truth.agreement for truth in truths], t),
     ):  # fmt: skip
         names = list(dict.fromkeys(labels))
         columns[name] = pd.Categorical.from_codes(
@@ -179,7 +179,7 @@ def tabulate_tau_resamples(agreements: Sequence[RankCorrelations], drawn: Resamp
 
 def find_circular_rows(correlations: pd.DataFrame, pairs: Collection[tuple[str, str, str]]) -> list[bool]:
     """For each row of correlations.csv whether the metric is best at the truth by construction."""
-    keys = correlations[["metric", "variant", "gold"]].itertuples(index=False, name=None)
+    keys = correlations[["metric", "variant", "truth"]].itertuples(index=False, name=None)
     return [tuple(key) in pairs for key in keys]
 
 

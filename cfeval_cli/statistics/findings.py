@@ -57,7 +57,7 @@ def compute_findings(
     scores: Scores,
     order: pd.DataFrame,
     how: Bootstrap,
-    ladder_gold: str = "",
+    graded_truth: str = "",
     bounds: ScoreBounds | None = None,
     reparametrised: ReparametrisedValues | None = None,
     circular: CircularRelations | None = None,
@@ -66,7 +66,7 @@ def compute_findings(
 ) -> Findings:
     """Values, their uncertainty, their place between the bounds, and how well each metric agrees with the truth.
 
-    `order` has the rows that the summary should have; a ladder's rungs were made from the gold of that definition.
+    `order` has the rows that the summary should have; a ladder's rungs were made from that truth.
     Of the scores only those that are `common` count, if that is wanted; each explainer's own are told beside them.
     """
     shared = scores.shared if common else None
@@ -75,7 +75,7 @@ def compute_findings(
     circular = circular or CircularRelations()
     whole, gone = ResampledValues.of(arrays, metrics, how), metrics[metrics["circular"] & circular.drop]
     drawn = whole.without(gone) if len(gone) else whole
-    everyone = [family for family in list_families(drawn, ladder_gold) if family.judged]
+    everyone = [family for family in list_families(drawn, graded_truth) if family.judged]
     if circular.drop:
         everyone = [family.barring(circular.pairs, drawn) for family in everyone]
     groups = [family for family in everyone if family.truths]

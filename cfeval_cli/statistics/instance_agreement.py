@@ -19,7 +19,7 @@ from cfeval_cli.statistics.resampled_values import ResampledValues
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
-_KEYS = ("metric", "variant", "better", "gold", "agreement", "subset")
+_KEYS = ("metric", "variant", "better", "truth", "agreement", "subset")
 _FIGURES = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
 _BLOCK = 1 << 20  # pairs of explainers held at once
 _SLAB = 1 << 16  # instances looked at at once
@@ -31,7 +31,7 @@ COLUMNS = [*_KEYS, *_FIGURES]
 def tabulate_instance_agreement(
     scores: Scores, drawn: ResampledValues, family: RankedFamily, how: Bootstrap
 ) -> Iterator[dict[str, Any]]:
-    """Rows of instance_agreement.csv: its order of an instance's explainers and the gold's, with and without controls.
+    """Rows of instance_agreement.csv: its order of an instance's explainers and the truth's, with and without controls.
 
     Without controls there is no row where fewer than two explainers are left.
     """
@@ -44,7 +44,7 @@ def tabulate_instance_agreement(
         for j, row in enumerate(family.judged):
             for t, truth in enumerate(family.truths):
                 if figures.there(j, t) and (j, t) not in family.barred:
-                    keys = (*drawn.rows[row], drawn.better[row], truth.gold, truth.agreement, subset)
+                    keys = (*drawn.rows[row], drawn.better[row], truth.name, truth.agreement, subset)
                     yield dict(zip(_KEYS, keys, strict=True)) | figures.line(j, t)
 
 
@@ -110,7 +110,7 @@ class _Pairs:
         return np.asarray(np.sum(found, axis=1).T)
 
     def alike(self) -> list[int]:
-        """For each truth the first that counts the same: with k = 1 a share of the gold is a hit or none."""
+        """For each truth the first that counts the same: with k = 1 a share of the truth is a hit or none."""
         found: list[int] = []
         for t in range(self.truths):
             found.append(next((one for one in dict.fromkeys(found) if self._same(one, t)), t))

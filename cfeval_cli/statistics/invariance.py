@@ -17,7 +17,7 @@ from cfeval_cli.statistics.scores import MetricKey
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS
 
 COLUMNS = [
-    "metric", "variant", "gold", "agreement", "subset", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",
+    "metric", "variant", "truth", "agreement", "subset", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",
     "reparametrisations", "instances",
 ]  # fmt: skip
 
@@ -76,7 +76,7 @@ def tabulate_tau_ranges(
             alone = [change for change in by if change != TOGETHER]
             moved_by = " ".join(alone or by) if family.subset == ALL_EXPLAINERS else ""
             yield {
-                "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "gold": truth.gold,
+                "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "truth": truth.name,
                 "agreement": truth.agreement, "subset": family.subset, "tau": tau[0, j, t],
                 "tau_lowest": lowest[j, t], "tau_highest": highest[j, t], "moves": bool(by), "moved_by": moved_by,
                 "reparametrisations": found.draws, "instances": found.instances,
@@ -108,7 +108,7 @@ def find_moved_values(metrics: pd.DataFrame, found: ReparametrisedValues | None)
 
 def find_moved_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
     """For each row of correlations.csv whether its τ moves; nothing where that is not known."""
-    keys = ["metric", "variant", "gold", "agreement", "subset"]
+    keys = ["metric", "variant", "truth", "agreement", "subset"]
     known: dict[Any, bool] = {}
     if ranges is not None:
         known = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["moves"], strict=True))

@@ -42,7 +42,6 @@ class RunEvidence:
     scores: Scores  # scores.parquet
     metrics: pd.DataFrame  # metrics.csv
     questions: Mapping[str, str]  # of the truths that depend on no arbitrary constant
-    golds: Sequence[str]
     arbitrary_removals: Set[str]  # variants that depend on one
     agreement: str
 
@@ -53,15 +52,15 @@ class RunEvidence:
         return list(dict.fromkeys(mine["explainer"]))
 
     def truth(self, question: str) -> str | None:
-        """The truth that answers a question: one that the run leads with, or else any that depends on no constant."""
-        return next((name for name in [*self.golds, *self.questions] if self.questions.get(name) == question), None)
+        """The truth that answers a question: the first that depends on no arbitrary constant."""
+        return next((name for name in self.questions if self.questions[name] == question), None)
 
     def reference(self, question: str, how: Bootstrap) -> ExplainerComparison | None:
         """Who is best by the truth."""
-        gold = self.truth(question)
-        if gold is None:
+        truth = self.truth(question)
+        if truth is None:
             return None
-        return compare_explainers(self.scores, (self.agreement, gold), self.contenders, "higher", how)
+        return compare_explainers(self.scores, (self.agreement, truth), self.contenders, "higher", how)
 
     def by_rule(self, question: str, rule: PreferredMetrics, how: Bootstrap) -> ExplainerComparison | None:
         """Who is best by the first metric of the rule that the run has; removal by an arbitrary constant is none."""

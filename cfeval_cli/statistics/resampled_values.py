@@ -28,7 +28,7 @@ class ResampledValues:
     notes: list[set[str]]  # of each row, why it lacks values
     explainers: list[str]
     rungs: Floats  # (E,) NaN for an explainer that is no rung of a ladder
-    controls: Bools  # (E,) explainers that name chance or the gold itself
+    controls: Bools  # (E,) explainers that name chance or the truth itself
     values: Floats  # (1 + B, R, E): the real ones, then those of every resample
     instances: Ints  # (R, E)
 

@@ -17,7 +17,7 @@ from cfeval_cli.statistics.resampled_values import ResampledValues
 _FEW = 16  # pairs whose resamples are looked at together: so many stay in the processor's own memory
 _FIGURES = ("difference", "low", "high", "p", "p_holm", "same")
 COLUMNS = [
-    "family", "gold", "agreement", "subset", "metric", "variant", "than_metric", "than_variant", *_FIGURES,
+    "family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant", *_FIGURES,
 ]  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def tabulate_tau_differences(
             figures = dict(zip(_FIGURES, _compared(one, t, pairs, how), strict=True))
             for i, (a, b) in enumerate(pairs.tolist()):
                 yield {
-                    "family": family.name, "gold": truth.gold, "agreement": truth.agreement,
+                    "family": family.name, "truth": truth.name, "agreement": truth.agreement,
                     "subset": one.family.subset,
                     "metric": rows[a][0], "variant": rows[a][1], "than_metric": rows[b][0], "than_variant": rows[b][1],
                     **{name: of[i] for name, of in figures.items()},

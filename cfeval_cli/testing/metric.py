@@ -45,8 +45,8 @@ from cfeval_cli.testing.require import (
     require_text,
 )
 from cfeval_cli.testing.search import find_counterfactuals
-from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.contrast import Contrast
+from cfeval_cli.truth.shapley import Shapley
 
 _K = 2
 
@@ -112,7 +112,7 @@ def _make_inputs(problem: Problem) -> MetricInput:
     for removal in (Zero(), Mask(), Mean(), Marginal(draws=8)):
         reason = removal.not_applicable_reason(problem.spec)
         removals[removal.name] = FittedRemoval(removal, None if reason else removal.fit(dataset, client), reason or "")
-    truths = [Centered(), Contrast()] if problem.spec.supports(HasAdditiveEffects) else []
+    truths = [Shapley(), Contrast()] if problem.spec.supports(HasAdditiveEffects) else []
     return MetricInput(
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset, model=client, features=features, k=_K,
         complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits, removals=removals,

@@ -18,7 +18,6 @@ from cfeval_cli.testing.require import (
     require_array,
     require_declared,
     require_equal,
-    require_reason,
     require_text,
 )
 
@@ -38,7 +37,6 @@ def check_truth(truth: Truth, problems: Sequence[Problem] | None = None) -> None
 
 def _check_on(truth: Truth, problem: Problem) -> None:
     name = f"{type(truth).__name__} on {problem.name}"
-    require_reason(truth.twin(problem.spec), f"{name}: twin()")
     require(isinstance(truth.asks(problem.spec), bool), f"{name}: asks() must return True or False.")
     cost = truth.cost(problem.spec)
     require(isinstance(cost, int) and cost >= 0, f"{name}: cost() must be a number of model evaluations, not {cost!r}.")

@@ -14,7 +14,6 @@ class Absolute(Truth):
     """How much a value adds to the predicted class or takes from it. Moving a constant into a feature changes it."""
 
     name = "absolute"
-    place = 40
     question = "paper"
     arbitrary = True
 

@@ -32,7 +32,6 @@ class Contrast(Truth):
     budget: int = 20_000  # model rows an instance at most; effects that are known cost none
 
     name = "contrast"
-    place = 30
     question = "change"
 
     def __post_init__(self) -> None:

@@ -38,7 +38,6 @@ class Responsibility(Truth):
     budget: int = 50_000  # model rows an instance at most; a tree costs none
 
     name = "responsibility"
-    place = 31
     question = "change"
 
     def __post_init__(self) -> None:

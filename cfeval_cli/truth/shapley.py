@@ -49,7 +49,6 @@ class Shapley(Truth):
     budget: int = 20_000  # model rows an instance at most
 
     name = "shapley"
-    place = 21
     question = "contribution"
 
     def __post_init__(self) -> None:
@@ -64,10 +63,6 @@ class Shapley(Truth):
         if spec.dataset.kind == "text":
             return "would put words of one text into another, of which only a sum or a tree can be asked"
         return spec.missing_ability_reason(Probabilistic)
-
-    def twin(self, spec: ModelSpec) -> str | None:
-        """Of an additive model it is the centred effect."""
-        return "centered" if spec.supports(HasAdditiveEffects) else None
 
     def asks(self, spec: ModelSpec) -> bool:
         """Where nothing is known but predictions."""

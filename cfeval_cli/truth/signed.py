@@ -12,7 +12,6 @@ class Signed(Truth):
     """How much a value adds to the predicted class. Moving a constant from the bias into a feature changes it."""
 
     name = "signed"
-    place = 10
     question = "paper"
     arbitrary = True
 

@@ -14,7 +14,6 @@ class Used(Truth):
     """1 if the model reads the feature, else 0: known of a model that was trained without some of the features."""
 
     name = "used"
-    place = 60
     question = "either"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:

@@ -143,6 +143,6 @@ def test_every_judge_is_a_run_that_can_be_made(judge):
         made.settings.reference,
         made.settings.incomplete,
     ) == (0, 0, 0, None, "keep")
-    assert set(made.golds) <= set(made.truths) and made.settings.n_explain == (200 if "text" in judge else None)
+    assert made.settings.n_explain == (200 if "text" in judge else None)
     assert {"shap", "anchor", "lr"} <= set(made.explainers) and {"naopc", "axe"} <= set(made.metrics)
     assert ("used" in made.truths) == ("blind" in judge)

@@ -85,7 +85,7 @@ file:
 """
 
 QUICK = ("explainer=[random,lr]", "n_explain=20")
-FEW = ("metric=[c,recall]", "truth=[signed]", "gold=signed")  # of which a config is composed in half the time
+FEW = ("metric=[c,recall]", "truth=[signed]")  # of which a config is composed in half the time
 LITTLE = (*FEW, "bounds=0", "resamples=0", "noise=0", "reparametrisations=0")
 
 

@@ -183,7 +183,7 @@ def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path
     ("hydra", "good"),
     [
         (["hydra.sweep.dir=x", "hydra.mode=MULTIRUN", "hydra/hydra_logging=disabled"], True),
-        (["hydra.sweep.subdir=${hydra:runtime.choices.experiment}/${gold}-${seed}"], True),
+        (["hydra.sweep.subdir=${hydra:runtime.choices.experiment}/${first_component:${truth}}-${seed}"], True),
         (["hydra.sweep.subdir=${dataset.name}-${hydra:runtime.choices.model}-${seed}-${k}/${hydra:job.num}"], True),
         (["hydra.sweep.subdir=${hydra:job.override_dirname}"], True),
         (["hydra.sweep.subdir=${hydra:runtime.cwd}/mine"], False),
@@ -249,7 +249,7 @@ def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
         "metric=[c,recall]",
         "reparametrisations=0",
     ]
-    own += ["truth=[signed]", "gold=signed", "noise=0", "bounds=0"]
+    own += ["truth=[signed]", "noise=0", "bounds=0"]
     cfeval("run", "--resume", "run", *own, cwd=tmp_path)
     assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
 

@@ -49,8 +49,7 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
     screen.print_tables([TABLE], "Results: here")
     assert capsys.readouterr().out == "Results: here\n"
     monkeypatch.setattr(screen, "_options", screen.Options())
-    few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
-           "gold=signed"]  # fmt: skip
+    few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]"]  # fmt: skip
     done = toy.run("--quiet", *few, "hydra.run.dir=run", cwd=tmp_path)
     result, results, training = done.stdout.splitlines()
     assert training == "Contains training data (training.parquet). training=0 leaves it out."

@@ -30,8 +30,8 @@ def test_recall_and_hit_are_means_over_the_orders(truth, seed):
     inputs = make_inputs(truth, named + [-1] * (k - len(named)), k, absent)
     counts = []
     for order in permutations(there):
-        gold = sorted(order, key=lambda j: -truth[j])[:k]  # stable: equal ones in this order
-        counts.append(len({*gold} & {*named}))
+        reference = sorted(order, key=lambda j: -truth[j])[:k]  # stable: equal ones in this order
+        counts.append(len({*reference} & {*named}))
     assert shared(inputs, "t")[0] == pytest.approx(np.mean(counts))
     assert met(inputs, "t")[0] == pytest.approx(np.mean([count > 0 for count in counts]))
 

@@ -493,22 +493,22 @@ def responsibility(run, i, most=None):
 IMPORTANCE = {
     "signed": lambda run, i, j: effect_of(run, i, j, run.rows[i][j]),
     "absolute": lambda run, i, j: abs(effect_of(run, i, j, run.rows[i][j])),
-    "centered": lambda run, i, j: effect_of(run, i, j, run.rows[i][j]) - run.box.centre(j, run.label(i)),
+    "shapley": lambda run, i, j: effect_of(run, i, j, run.rows[i][j]) - run.box.centre(j, run.label(i)),
     "contrast": contrast,
     "used": lambda run, i, j: float(run.box.reads(j)),
 }
 WHOLE = {"shapley": shapley, "responsibility": responsibility}
 
 
-def shares_of_gold(importance, named, k):
+def shares_of_reference(importance, named, k):
     """(recall, hit): the mean over all ways to break ties of the share of the k most important that are named."""
     there = [j for j, v in enumerate(importance) if not np.isnan(v)]
     size = min(k, len(there))
     last = sorted((importance[j] for j in there), reverse=True)[size - 1] if size else 0.0
     sure = {j for j in there if importance[j] > last}
     tied = [j for j in there if importance[j] == last]
-    golds = [sure | set(rest) for rest in combinations(tied, size - len(sure))]
-    found = [len(gold.intersection(named)) for gold in golds]
+    references = [sure | set(rest) for rest in combinations(tied, size - len(sure))]
+    found = [len(reference.intersection(named)) for reference in references]
     return sum(found) / len(found) / k, sum(one > 0 for one in found) / len(found)
 
 
@@ -543,7 +543,7 @@ def scored(run, end="", other=None):
         found[key][i] = (numerator, denominator)
 
     important = important_features(run) if other is None else truths(run)
-    golds = {}
+    references = {}
     for told in run.lines(f"explanations{end}"):
         i, named, name = told.instance, [int(j) for j in told.features][:k], told.explainer
         add(("coverage", "all", name), i, float(len(named) == k))
@@ -551,12 +551,12 @@ def scored(run, end="", other=None):
             continue
         for definition in record["truths"]:
             key = (definition, i, *named)
-            if key not in golds:
+            if key not in references:
                 known = not np.isnan(important[definition, i]).all()
-                golds[key] = shares_of_gold(important[definition, i], named, k) if known else None
-            if golds[key] is None:
+                references[key] = shares_of_reference(important[definition, i], named, k) if known else None
+            if references[key] is None:
                 continue
-            recall, hit = golds[key]
+            recall, hit = references[key]
             add(("recall", definition, name), i, recall)
             add(("hit", definition, name), i, hit)
         if any(feature.get("moves") for feature in run.features):
@@ -844,7 +844,7 @@ def twice(pairs):
 
 
 def bounds(run):
-    """{(metric, variant): (instances, worst, best, telling, {gold: (share, share over those that tell)})}.
+    """{(metric, variant): (instances, worst, best, telling, {truth: (share, share over those that tell)})}.
 
     Every set of k features is tried. What depends on which of several edits a search takes is left out, but for the
     largest drop with probabilities where that is one edit, and one feature with labels where every edit is as far.
@@ -853,7 +853,7 @@ def bounds(run):
 
 
 def bounds_of(run):
-    """{(metric, variant): {instance: [(score, {gold: share of it}) of each set of k features]}}."""
+    """{(metric, variant): {instance: [(score, {truth: share of it}) of each set of k features]}}."""
     if "bounds" in run.known:
         return run.known["bounds"]
     scores, important = {}, important_features(run)
@@ -862,12 +862,12 @@ def bounds_of(run):
         for named in combinations(there, run.k) if len(there) >= run.k else ():
             tried = tried_set(run, i, named)
             known = [name for name in run.record["truths"] if not np.isnan(important[name, i]).all()]
-            shares = {name: shares_of_gold(important[name, i], named, run.k) for name in known}
+            shares = {name: shares_of_reference(important[name, i], named, run.k) for name in known}
             for name, (recall, hit) in shares.items():
                 tried["recall", name], tried["hit", name] = recall, hit
-            golds = {name: recall for name, (recall, _) in shares.items()}
+            references = {name: recall for name, (recall, _) in shares.items()}
             for key, value in tried.items():
-                scores.setdefault(key, {}).setdefault(i, []).append((value, golds))
+                scores.setdefault(key, {}).setdefault(i, []).append((value, references))
     run.known["bounds"] = scores
     return scores
 
@@ -920,7 +920,7 @@ LOWER = ("sufficiency", "proximity", "proximity_flips", "pgu")
 
 
 def extremes(metric, scores):
-    """The worst and the best value, how many instances tell sets apart, and the gold in what is best."""
+    """The worst and the best value, how many instances tell sets apart, and the truth in what is best."""
     sign = -1 if metric in LOWER else 1
     options = [
         [(*(value if isinstance(value, tuple) else (value, 1.0)), share) for value, share in of]
@@ -1043,13 +1043,13 @@ class Ranked:
 
 
 def agreements(run):
-    """{(metric, variant, gold, agreement, subset): figures} of the explainers that are no rungs."""
+    """{(metric, variant, truth, agreement, subset): figures} of the explainers that are no rungs."""
     ranked, level, found = Ranked(run, run.drawn), run.settings["confidence"], {}
-    for metric, variant, gold, agreement in agreements_of(run.record, run.drawn):
-        pair, truth = (metric, variant), (agreement, gold)
+    for metric, variant, reference, agreement in agreements_of(run.record, run.drawn):
+        pair, truth = (metric, variant), (agreement, reference)
         for subset in SUBSETS:
             line = {"explainers": len(ranked.ranked(pair, truth, subset))}
-            found[metric, variant, gold, agreement, subset] = line
+            found[metric, variant, reference, agreement, subset] = line
             tau = ranked.tau(pair, truth, subset)
             if tau is None:
                 continue
@@ -1113,7 +1113,7 @@ def redrawn(box, changes, kinds, rng):
 
 
 def invariance(run):
-    """{(metric, variant, gold, agreement): figures} of invariance.csv, and the (metric, variant, explainer) that move.
+    """{(metric, variant, truth, agreement): figures} of invariance.csv, and the (metric, variant, explainer) that move.
 
     For searches that exchange values and do not choose by distance: their edits are the same in all parameters.
     """
@@ -1144,9 +1144,9 @@ def invariance(run):
     every = [base, *(told for of in drawn.values() for told in of)]
     ranked = Ranked(run, {key: np.array([told.get(key, nan) for told in every]) for key in base})
     names, found = [name for name, of in drawn.items() for _ in of], {}
-    for metric, variant, gold, agreement in agreements_of(record, base):
+    for metric, variant, reference, agreement in agreements_of(record, base):
         for subset in SUBSETS:
-            taus = ranked.tau((metric, variant), (agreement, gold), subset)
+            taus = ranked.tau((metric, variant), (agreement, reference), subset)
             if taus is None:
                 continue
             real = float(taus[0])
@@ -1155,7 +1155,7 @@ def invariance(run):
             alone = [name for name in by if name != "together"] or by
             line["moved_by"] = " ".join(alone) if subset == "all" else ""
             many = {"instances": len(some), "reparametrisations": len(next(iter(drawn.values())))}
-            found[metric, variant, gold, agreement, subset] = line | many
+            found[metric, variant, reference, agreement, subset] = line | many
     return found, moved
 
 
@@ -1175,11 +1175,11 @@ def apart(value, real):
 
 
 def agreements_of(record, found):
-    """(metric, variant, gold, agreement) of all that is judged and all that it is judged by."""
+    """(metric, variant, truth, agreement) of all that is judged and all that it is judged by."""
     pairs, roles = dict.fromkeys(key[:2] for key in found), record["metrics"]
     judged = [pair for pair in pairs if roles[pair[0]]["role"] == "judged"]
     truths = [pair for pair in pairs if roles[pair[0]]["role"] == "truth"]
-    return [(*pair, gold, agreement) for pair in judged for agreement, gold in truths]
+    return [(*pair, reference, agreement) for pair in judged for agreement, reference in truths]
 
 
 def sampled(run):
@@ -1199,10 +1199,10 @@ def sampled(run):
 
 
 def seeds(folders):
-    """{(metric, variant, gold, subset): figures} of τ in seeds_correlations.csv, for runs that differ in the seed."""
+    """{(metric, variant, truth, subset): figures} of τ in seeds_correlations.csv, for runs that differ in the seed."""
     records = [json.loads((folder / "run.json").read_text()) for folder in folders]
     agreement, roles = records[0]["settings"]["agreement"], records[0]["metrics"]
-    lines, draws, names = [], [], ("metric", "variant", "gold", "subset")
+    lines, draws, names = [], [], ("metric", "variant", "truth", "subset")
     for folder in folders:
         told = pd.read_csv(folder / "correlations.csv")
         told = told[(told["family"] == "explainers") & (told["agreement"] == agreement)]
@@ -1216,8 +1216,8 @@ def seeds(folders):
     keys = [key for key in dict.fromkeys(key for of in lines for key in of) if roles[key[0]]["role"] == "judged"]
     # the ends of the keys of random streams are as old as these figures
     for subset, stream in zip(SUBSETS, ("tau", "tau_without_controls"), strict=True):
-        for gold in dict.fromkeys(key[2] for key in keys):
-            mine = [key for key in keys if key[2:] == (gold, subset)]
+        for reference in dict.fromkeys(key[2] for key in keys):
+            mine = [key for key in keys if key[2:] == (reference, subset)]
             for key in mine:
                 values = [of[key]["tau"] for of in lines if key in of and not np.isnan(of[key]["tau"])]
                 errors = [of[key]["tau_se"] for of in lines if key in of and not np.isnan(of[key]["tau"])]
@@ -1230,12 +1230,12 @@ def seeds(folders):
                 and all(len(of[key]) == max(map(len, of.values())) for of in draws)
             ]  # fmt: skip
             who = [
-                [of[subset][key[:2]] & of[subset][agreement, gold] for of in valued] for key in known
+                [of[subset][key[:2]] & of[subset][agreement, reference] for of in valued] for key in known
             ]  # fmt: skip
             if len(folders) > 1 and known:
                 values = [[of[key]["tau"] for key in known] for of in lines]
                 again = [list(zip(*(of[key] for key in known), strict=True)) for of in draws]
-                for key, figures in zip(known, together(values, again, who, f"{gold}.{stream}"), strict=True):
+                for key, figures in zip(known, together(values, again, who, f"{reference}.{stream}"), strict=True):
                     found[key] |= figures
     return found
 

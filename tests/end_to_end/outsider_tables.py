@@ -72,15 +72,15 @@ def by_chance(ranks, truth):
 
 
 def correlations(tables):
-    """{(metric, variant, gold, agreement, subset): figures} that agreements() has not: errors, ρ and p."""
+    """{(metric, variant, truth, agreement, subset): figures} that agreements() has not: errors, ρ and p."""
     found, known = {}, {}
-    for metric, variant, gold, agreement in agreements_of(tables.record, tables.drawn):
-        pair, truth = (metric, variant), (agreement, gold)
+    for metric, variant, reference, agreement in agreements_of(tables.record, tables.drawn):
+        pair, truth = (metric, variant), (agreement, reference)
         for subset in SUBSETS:
             names = tables.ranked(pair, truth, subset)
             if len(names) < 2:
                 continue
-            line = found[metric, variant, gold, agreement, subset] = {}
+            line = found[metric, variant, reference, agreement, subset] = {}
             ranks = [tuple(tables.places(one, names)[:, 0]) for one in (pair, truth)]
             line["tau_se"] = tables.ends(tables.tau(pair, truth, subset)[1:], tables.enough(pair, names))[2]
             if tuple(ranks) not in known:
@@ -109,13 +109,13 @@ def intervals(tables):
 
 
 def differences(tables):
-    """{(gold, agreement, subset, metric, variant, other metric, other variant): figures} of differences.csv."""
+    """{(truth, agreement, subset, metric, variant, other metric, other variant): figures} of differences.csv."""
     found = {}
-    for agreement, gold in (pair for pair in tables.pairs if tables.roles[pair[0]] == "truth"):
-        defined = [pair for pair in tables.judged if tables.tau(pair, (agreement, gold)) is not None]
+    for agreement, reference in (pair for pair in tables.pairs if tables.roles[pair[0]] == "truth"):
+        defined = [pair for pair in tables.judged if tables.tau(pair, (agreement, reference)) is not None]
         for subset in SUBSETS:
-            for key, figures in compared(tables, defined, (agreement, gold), subset).items():
-                found[gold, agreement, subset, *key[0], *key[1]] = figures
+            for key, figures in compared(tables, defined, (agreement, reference), subset).items():
+                found[reference, agreement, subset, *key[0], *key[1]] = figures
     return found
 
 
@@ -158,7 +158,7 @@ def compared(tables, pairs, truth, subset):
 
 
 def by_instance(tables):
-    """{(metric, variant, gold, agreement, subset): figures} of instance_agreement.csv."""
+    """{(metric, variant, truth, agreement, subset): figures} of instance_agreement.csv."""
     times, found = resamples(tables), {}
 
     @cache
@@ -167,13 +167,13 @@ def by_instance(tables):
         ids = list(tables.run.rows)
         return orders([np.array([score(tables, (*pair, name), i) for i in ids]) for name in names])
 
-    for metric, variant, gold, agreement in agreements_of(tables.record, tables.drawn):
+    for metric, variant, reference, agreement in agreements_of(tables.record, tables.drawn):
         sign = -1 if tables.record["metrics"][metric]["better"] == "lower" else 1
         for subset in SUBSETS:
             names = tuple(name for name in tables.names if subset == "all" or not tables.controls[name])
             if len(names) < 2:
                 continue
-            a, b = by_scores((metric, variant), names), by_scores((agreement, gold), names)
+            a, b = by_scores((metric, variant), names), by_scores((agreement, reference), names)
             both = ~np.isnan(a) & ~np.isnan(b)
             pairs, told = both.sum(axis=0), (both & (b != 0)).sum(axis=0)
             gains = sign * np.where(both, a * b, 0).sum(axis=0)
@@ -181,7 +181,7 @@ def by_instance(tables):
             if not there.any():
                 continue
             taus = np.where(there, gains / np.maximum(pairs, 1), 0.0)
-            line = found[metric, variant, gold, agreement, subset] = {}
+            line = found[metric, variant, reference, agreement, subset] = {}
             for name, above, below in (("tau", taus, there.astype(float)), ("d", gains, told)):
                 with np.errstate(invalid="ignore", divide="ignore"):
                     draws = (times @ above) / (times @ below)

@@ -34,7 +34,7 @@ def adults(folder: Path) -> dict[str, str]:
 
     def leading(name: str) -> pd.DataFrame:
         lines = pd.read_csv(folder / name)
-        return lines[lines["gold"].isin(settings["gold"]) & (lines["agreement"] == settings["agreement"])]
+        return lines[lines["truth"].isin(settings["truth"]) & (lines["agreement"] == settings["agreement"])]
 
     differences = leading("differences.csv")
     rest = differences["subset"] == "without_controls"

@@ -11,7 +11,13 @@ import pandas as pd
 import pytest
 
 BEFORE = Path(__file__).parent / "before"
-PAPER = ("metric=paper", "removal=[zero,mask]", "explainer=paper", "gold=signed", "support=own")
+PAPER = (
+    "metric=paper",
+    "removal=[zero,mask]",
+    "explainer=paper",
+    "truth=[signed,shapley,contrast,absolute]",
+    "support=own",
+)
 SAME = ("n_explain=40", "resamples=200", "bounds=2000", "explainer.lime.n_samples=300")
 
 

@@ -102,7 +102,7 @@ def run(toy, place, *arguments):
     return inside.run(place / "run", *arguments, usual=usual, folder=place / "conf")
 
 
-OF_SUMS = ["truth=[signed,centered]", "gold=signed"]  # truths that other models do not have
+OF_SUMS = ["truth=[signed]"]  # truths that other models do not have
 
 
 def headline(folder):
@@ -343,7 +343,7 @@ def test_an_explainer_that_reads_a_file_is_never_taken_from_the_cache_when_the_f
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     usual = [*toy.arguments[2:], *LITTLE, "explainer=[random,named,hidden]", "metric=[c]", "n_explain=20", "bounds=0"]
-    usual += ["truth=[signed]", "gold=signed"]
+    usual += ["truth=[signed]"]
     usual += ["reparametrisations=0", "cache=disk", f"cache.folder={tmp_path / 'cache'}", "resamples=0"]
 
     def explained(*more):

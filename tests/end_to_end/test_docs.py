@@ -52,7 +52,7 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
     words = shlex.split(command)[2:]
     chosen = [
         *unless([SCORED], words),
-        *unless(["truth=[signed,centered,contrast]", "gold=[centered,contrast]"], words),
+        *unless(["truth=[shapley,contrast,signed]"], words),
     ]
     assert not any(word.startswith("dataset=") for word in words)
     words += [*chosen, *more, *toy.arguments[2:]]

@@ -36,7 +36,6 @@ def asked(data, *overrides, seed=0):
             "model=tree",
             "metric=field",
             "truth=[shapley,contrast,used,responsibility]",
-            "gold=[shapley]",
             "model.blind=[colour]",
         ),
         ("removal=[zero,mean,marginal]", "metric=field", "k=2", "seed=4"),

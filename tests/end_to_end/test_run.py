@@ -115,7 +115,7 @@ def same_agreements(run):
     lines = lines[lines["family"] == "explainers"]
     theirs = outsider.agreements(run)
     for line in lines.to_dict("records"):
-        figures = theirs.get(tuple(line[name] for name in ("metric", "variant", "gold", "agreement", "subset")), {})
+        figures = theirs.get(tuple(line[name] for name in ("metric", "variant", "truth", "agreement", "subset")), {})
         for name in ("explainers", "tau", "tau_low", "tau_high"):
             ours, other = line[name], figures.get(name, np.nan)
             if name == "explainers":
@@ -128,20 +128,20 @@ def same_tables(folder):
     """What is made of the scores: intervals, ranks, p, differences, agreement by instance and between metrics."""
     tables = outsider_tables.Tables(outsider.Run(folder))
     alike(pd.read_csv(folder / "metrics.csv"), ["metric", "variant", "explainer"], outsider_tables.intervals(tables))
-    keys = ["metric", "variant", "gold", "agreement", "subset"]
+    keys = ["metric", "variant", "truth", "agreement", "subset"]
     lines = pd.read_csv(folder / "correlations.csv")
     alike(lines[lines["family"] == "explainers"], keys, outsider_tables.correlations(tables))
     alike(pd.read_csv(folder / "instance_agreement.csv"), keys, outsider_tables.by_instance(tables))
     keys = ["metric", "variant", "other_metric", "other_variant"]
     alike(pd.read_csv(folder / "metric_agreement.csv"), keys, outsider_tables.between(tables))
-    keys = ["gold", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"]
+    keys = ["truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"]
     alike(pd.read_csv(folder / "differences.csv"), keys, outsider_tables.differences(tables))
     if (folder / "tau_resamples.parquet").exists():
         drawn = pd.read_parquet(folder / "tau_resamples.parquet").sort_values("draw", kind="stable")
-        keys = ["metric", "variant", "gold", "agreement", "subset"]
-        for (metric, variant, gold, agreement, subset), lines in drawn.groupby(keys, sort=False, observed=True):
-            expected = tables.tau((metric, variant), (agreement, gold), subset)[1:][lines["draw"].to_numpy()]
-            assert np.allclose(lines["tau"], expected, atol=1e-9), (metric, variant, gold, agreement, subset)
+        keys = ["metric", "variant", "truth", "agreement", "subset"]
+        for (metric, variant, truth, agreement, subset), lines in drawn.groupby(keys, sort=False, observed=True):
+            expected = tables.tau((metric, variant), (agreement, truth), subset)[1:][lines["draw"].to_numpy()]
+            assert np.allclose(lines["tau"], expected, atol=1e-9), (metric, variant, truth, agreement, subset)
     return tables
 
 
@@ -181,7 +181,7 @@ def same_invariance(run):
     folder = run.folder
     if not (folder / "invariance.csv").exists():
         return
-    keys = ["metric", "variant", "gold", "agreement", "subset"]
+    keys = ["metric", "variant", "truth", "agreement", "subset"]
     told = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
     told = told[told["agreement"] != "order"].set_index(keys)  # which is a ladder's
     found, moved = outsider.invariance(run)
@@ -206,12 +206,12 @@ def same_bounds(folder, ask=None):
     assert {variant for _, variant in left} <= drawn  # where several edits are as good, a search takes one of them
     assert {metric for metric, _ in left} <= {"proximity", "proximity_flips", "c", "c_soft"}
     for key in set(found) & set(told.index):
-        line, (instances, worst, best, telling, golds) = told.loc[key], found[key]
+        line, (instances, worst, best, telling, truths) = told.loc[key], found[key]
         assert (line["instances"], line["telling"]) == (instances, telling), key
         assert (line["worst"], line["best"]) == pytest.approx((worst, best), abs=1e-9), key
-        for gold, shares in golds.items():
-            ours = (line[f"gold_{gold}"], line[f"gold_{gold}_telling"])
-            assert ours == pytest.approx(shares, abs=1e-9, nan_ok=True), (key, gold)
+        for truth, shares in truths.items():
+            ours = (line[f"truth_{truth}"], line[f"truth_{truth}_telling"])
+            assert ours == pytest.approx(shares, abs=1e-9, nan_ok=True), (key, truth)
     places = outsider_tables.standing(outsider_tables.Tables(run))
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["place"]
     assert len(places) > 10
@@ -227,7 +227,7 @@ def whole(toy, tmp_path_factory):
 
 def test_an_outsider_recomputes_every_figure(whole):
     ours = same_figures(whole)
-    assert ours["recall", "centered", "lr"] == 1.0 and ours["hit", "centered", "lr"] == 1.0
+    assert ours["recall", "shapley", "lr"] == 1.0 and ours["hit", "shapley", "lr"] == 1.0
     metrics = "comprehensiveness sufficiency dfr validity proximity c validity_soft c_soft recall hit coverage"
     more = {"proximity_flips", "pgi", "naopc", "edits_to_flip"}
     assert {metric for metric, _, _ in ours} == {*metrics.split(), *more}
@@ -247,7 +247,7 @@ def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
     told = pd.read_csv(tmp_path / "seeds_correlations.csv")
     told = told[(told["coefficient"] != "rho") & (told["agreement"] == "recall")]
     found = outsider.seeds(folders)
-    keys = ["metric", "variant", "gold", "subset"]
+    keys = ["metric", "variant", "truth", "subset"]
     assert {tuple(line[name] for name in keys) for line in told.to_dict("records")} == set(found)
     for line in told.to_dict("records"):
         figures = found[tuple(line[name] for name in keys)]
@@ -264,7 +264,7 @@ def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
         ["k=1", "metric=field"],
         ["k=1", "access=label", "support=own"],
         ["k=3", "search.pick=nearest", "search.max_batch_rows=7"],
-        pytest.param(["k=2", "search.pick=first", "gold=contrast"], marks=pytest.mark.slow),
+        pytest.param(["k=2", "search.pick=first", "truth=[contrast]"], marks=pytest.mark.slow),
         pytest.param(["k=2", "explainer.omission.removal=zero", "seed=3"], marks=pytest.mark.slow),
     ],
     ids=" ".join,
@@ -291,7 +291,7 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     folder = whole
     assert sorted(p.name for p in folder.iterdir()) == [name for name in RESULTS if name != "run.log"]
     record = json.loads((folder / "run.json").read_text())
-    assert record["schema"] == 6 and record["status"] == "complete" and record["settings"]["seed"] == 0
+    assert record["schema"] == 7 and record["status"] == "complete" and record["settings"]["seed"] == 0
     assert record["command"][:2] == ["cfeval", "run"] and "k=2" in record["command"]
     assert record["data"]["source"] == "data folder" and record["data"]["rows_read"] == 600
     assert len(record["data"]["sha256"]) == 64
@@ -431,7 +431,7 @@ def test_two_explainers_that_say_the_same_get_the_same_scores(toy, made):
     arguments = [
         "explainer=[omission,lr,random]",
         "explainer.omission.removal=zero",
-        "gold=signed",
+        "truth=[signed]",
         "k=2",
         "distance.space=embedding",
     ]
@@ -502,7 +502,7 @@ def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, made):
 
 @pytest.mark.parametrize("distance", ["cosine", "mahalanobis", "constant"])
 def test_other_distances(toy, made, distance):
-    few = ("explainer=[random,lr]", "n_explain=20", "metric=[proximity,c,recall]", "gold=signed", "resamples=0")
+    few = ("explainer=[random,lr]", "n_explain=20", "metric=[proximity,c,recall]", "truth=[signed]", "resamples=0")
     folder = made(toy, *few, f"distance={distance}", "k=2")
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
     found = pd.read_parquet(folder / "counterfactuals.parquet")
@@ -564,10 +564,10 @@ def test_adults_from_end_to_end(adults, tmp_path, caplog):
     assert f"test accuracy {100 * record['accuracy']['test']:.2f} % (paper: 77.57 %)" in caplog.text
     ours = same_figures(folder)
     assert ours["proximity", "label", "lime"] == pytest.approx(2**0.5)
-    assert ours["recall", "centered", "lr"] == 1.0
+    assert ours["recall", "shapley", "lr"] == 1.0
     assert ours["validity", "label", "lr"] == ours["validity", "probability", "lr"]  # k = 1: a flip exists or not
     correlations = pd.read_csv(folder / "correlations.csv")
-    assert set(correlations["gold"]) == {"signed", "centered", "contrast", "absolute"}
+    assert set(correlations["truth"]) == {"signed", "shapley", "contrast", "absolute"}
     ranked = correlations.query("variant != 'mask' and subset == 'all'").groupby("metric")["explainers"].agg(set)
     assert {name for name, many in ranked.items() if many == {5}} == {"naopc", "edits_to_flip"}  # rules have no order
     assert set().union(*ranked) == {5, 6}
@@ -588,7 +588,7 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
 def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_path):
     usual = [*toy.arguments[2:], "cache=off", "figures=[]", "report=false", "explainer=[random,lr]"]
     fixed = ["n_explain=10", "resamples=0", "bounds=0", "noise=0", "reparametrisations=0", "metric=[c,recall]"]
-    fixed += ["truth=[signed]", "gold=signed", "model.max_epochs=3"]
+    fixed += ["truth=[signed]", "model.max_epochs=3"]
     (tmp_path / "run").mkdir()
     files = ("metrics.csv", "run.json", "scores.parquet")
 

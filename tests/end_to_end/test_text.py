@@ -36,7 +36,7 @@ def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
     folder = made(toy_text, *few, *LEARNT, "n_explain=10", *arguments)
     ours, told = same_figures(folder), (folder / "tables.md").read_text() if moved or fewer else ""
     assert ("6 words to search among" in told) == fewer
-    assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "centered", "lr"] == 1.0
+    assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "shapley", "lr"] == 1.0
     if moved:
         assert ours["converged", "gradient", "lr"] > 0.95 and "Converged (gradient)" in told
     if "search=exact" in arguments:
@@ -106,7 +106,7 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
 """
     (conf / "toy_text.yaml").write_text(text.replace("corpora:\n", f"corpora:\n{whole}"))
     little = [*LITTLE, *LEARNT, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]
-    little += ["truth=[signed]", "gold=signed", "resamples=0"]
+    little += ["truth=[signed]", "resamples=0"]
     (tmp_path / "run").mkdir()
     folder = inside.run(tmp_path / "run", *toy_text.arguments[2:], *little, folder=tmp_path / "conf")
     assert "an incomplete copy, 400 of 900 sentences; put whole.neg and whole.pos into" in caplog.text

@@ -1,4 +1,4 @@
-"""against is the gold ranking from behind."""
+"""against is the ranking of the truth reversed."""
 
 import numpy as np
 import pytest
@@ -14,16 +14,16 @@ from tests.problems import TRUTHS, make_batch, make_dataset, make_text, open_cli
 def test_it_names_the_features_of_lr_in_the_other_order(truth, dataset):
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told, gold = (one(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch) for one in (Against, Lr))
+    told, reference = (one(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch) for one in (Against, Lr))
     for i, codes in enumerate(batch.codes):
         many = int((codes != ABSENT).sum())
-        assert told.features[i, :many].tolist() == gold.features[i, :many][::-1].tolist()
-        assert np.array_equal(told.scores[i, :many], -gold.scores[i, :many][::-1])
+        assert told.features[i, :many].tolist() == reference.features[i, :many][::-1].tolist()
+        assert np.array_equal(told.scores[i, :many], -reference.scores[i, :many][::-1])
         assert (told.features[i, many:] < 0).all()
 
 
 def test_without_a_truth_there_is_nothing_to_reverse():
-    assert "needs a logit that is a sum of effects" in Against(TRUTHS["centered"]).not_applicable_reason(
+    assert "needs a logit that is a sum of effects" in Against(TRUTHS["shapley"]).not_applicable_reason(
         ModelSpec(make_dataset([2, 2]), BlackBox)
     )
     assert Against.control

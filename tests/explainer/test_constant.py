@@ -38,9 +38,9 @@ def test_the_scores_are_means_over_the_training_rows_that_have_the_feature(truth
 def test_everybody_of_a_table_gets_the_same_order():
     dataset = make_dataset([3, 2, 4, 5], n=30)
     model = random_linear(dataset, 1, 2)
-    told = Constant(TRUTHS["centered"]).fit(dataset, open_client(model))(make_batch(dataset, model))
+    told = Constant(TRUTHS["shapley"]).fit(dataset, open_client(model))(make_batch(dataset, model))
     assert (told.features == told.features[0]).all() and (np.diff(told.scores[0]) <= 0).all()
     assert (
-        "needs a logit" in Constant(TRUTHS["centered"]).not_applicable_reason(ModelSpec(dataset, BlackBox))
+        "needs a logit" in Constant(TRUTHS["shapley"]).not_applicable_reason(ModelSpec(dataset, BlackBox))
         and Constant.control
     )

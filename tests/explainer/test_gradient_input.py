@@ -29,7 +29,7 @@ def test_captum_called_by_hand_gives_the_same(way):
         assert told[i][there] == pytest.approx(np.asarray(expected)[there], abs=1e-9)
 
 
-def test_on_the_white_box_it_is_gold_signed():
+def test_on_the_white_box_it_is_truth_signed():
     for dataset in (make_dataset([3, 4, 2], n=40), make_text(n=40)):
         model = random_linear(dataset, 2, 3)
         batch = make_batch(dataset, model)

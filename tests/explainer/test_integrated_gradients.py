@@ -1,4 +1,4 @@
-"""integrated_gradients gives captum's values, and on the white box what gold calls signed or centered."""
+"""integrated_gradients gives captum's values, and on the white box the truth signed or shapley."""
 
 import numpy as np
 import pytest
@@ -29,16 +29,16 @@ def test_captum_called_by_hand_gives_the_same(way, steps):
 
 
 @pytest.mark.parametrize("dataset", [make_dataset([3, 4, 2], n=12), make_text(n=12)], ids=["table", "text"])
-def test_from_zero_it_is_gold_signed_and_from_the_mean_of_a_table_centered(dataset):
+def test_baseline_zero_gives_signed_and_mean_of_a_table_gives_shapley(dataset):
     model = random_linear(dataset, 2, 3)
     batch = make_batch(dataset, model)
     there = batch.codes != ABSENT
-    pairs = {"zero": "signed"} if dataset.padded else {"zero": "signed", "auto": "centered", "marginal": "centered"}
-    for way, gold in pairs.items():
+    pairs = {"zero": "signed"} if dataset.padded else {"zero": "signed", "auto": "shapley", "marginal": "shapley"}
+    for way, truth in pairs.items():
         told = by_feature(
             IntegratedGradients(WAYS, way).fit(dataset, open_client(model, Access.GRADIENT))(batch), len(there[0])
         )
-        expected = importance(gold, model, dataset, batch.codes, batch.labels)
+        expected = importance(truth, model, dataset, batch.codes, batch.labels)
         assert told[there] == pytest.approx(expected[there], abs=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""A ladder's rungs name the gold as often as they say, and the truth ranks them as they were made."""
+"""A ladder's rungs name the truth as often as they say, and the truth ranks them as they were made."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ def explain(explainer, dataset, model, component):
     return explainer.fit(dataset, open_client(model, explainer.access))(batch)
 
 
-def test_a_rung_names_the_gold_with_its_probability_and_random_features_otherwise():
+def test_a_rung_names_the_truth_with_its_probability_and_random_features_otherwise():
     dataset = make_dataset([3] * 5, n=3000)
     model = make_linear(dataset)
     truth = explain(Lr(SIGNED), dataset, model, "lr").features
@@ -26,10 +26,10 @@ def test_a_rung_names_the_gold_with_its_probability_and_random_features_otherwis
         assert (np.sort(found, axis=1) == np.arange(5)).all()
         first = (found[:, 0] == truth[:, 0]).mean()
         assert first == pytest.approx(share + (1 - share) / 5, abs=0.025)
-        whole = (found == truth).all(axis=1).mean()  # the gold ranking, not only its first feature
+        whole = (found == truth).all(axis=1).mean()  # the ranking of the truth, not only its first feature
         assert whole == pytest.approx(share + (1 - share) / 120, abs=0.025)
         others = found[found[:, 0] != truth[:, 0]]
-        if share < 1:  # what is not gold is uniform among the rest: each place is as likely
+        if share < 1:  # what is not true is uniform among the rest: each place is as likely
             places = (others[:, 0][:, None] == truth[found[:, 0] != truth[:, 0]]).mean(axis=0)
             assert places[1:] == pytest.approx(np.full(4, 0.25), abs=0.035)
 
@@ -41,18 +41,18 @@ def test_rungs_err_independently_of_each_other():
     assert (one == two).mean() == pytest.approx(0.25, abs=0.03)
 
 
-def test_the_rungs_go_from_the_gold_to_chance_in_equal_steps():
+def test_the_rungs_go_from_the_truth_to_chance_in_equal_steps():
     assert [rung.rung for rung in Ladder(SIGNED, 5).members("ladder").values()] == [1, 0.75, 0.5, 0.25, 0]
     assert len(Ladder(SIGNED, 1001).members("ladder")) == 1001
     assert list(Ladder(SIGNED, 3).members("steps")) == ["steps_1", "steps_0.5", "steps_0"]
     contrast = Ladder(TRUTHS["contrast"], 3, "contrast").members("ladder").values()
-    assert {(rung.truth, rung.gold) for rung in contrast} == {(TRUTHS["contrast"], "contrast")}
-    assert {rung.gold for rung in Ladder(TRUTHS["centered"], 3).members("ladder").values()} == {"centered"}
+    assert {(rung.truth, rung.truth_name) for rung in contrast} == {(TRUTHS["contrast"], "contrast")}
+    assert {rung.truth_name for rung in Ladder(TRUTHS["shapley"], 3).members("ladder").values()} == {"shapley"}
 
 
 @pytest.mark.slow
 def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances(toy, tmp_path):
-    """τ of recall with the known order tends to 1; the gold it was made from leads."""
+    """τ of recall with the known order tends to 1; the truth it was made from leads."""
     taus = {}
     for size in (5, 57):
         cwd = tmp_path / str(size)
@@ -62,7 +62,7 @@ def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances
         )
         table = pd.read_csv(only_run(cwd) / "correlations.csv")
         ladder = table[table["family"] == "graded"]
-        assert set(ladder["agreement"]) == {"order"} and set(ladder["gold"]) == {"centered"}
+        assert set(ladder["agreement"]) == {"order"} and set(ladder["truth"]) == {"shapley"}
         metrics = pd.read_csv(only_run(cwd) / "metrics.csv")
         # of few instances no edit of some rung may flip: then it has no distance to a flip, and the others are ranked
         rungs = metrics[metrics["rung"].notna() & (metrics["variant"] != "mask")]
@@ -74,12 +74,12 @@ def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances
         with_value = rungs.groupby(pairs)["value"].count()
         assert len(ranked) and (ranked == with_value[ranked.index]).all()
         assert (ranked.drop("proximity_flips", level="metric") == 6).all()
-        taus[size] = ladder.set_index(["metric", "variant"]).loc[("recall", "centered"), "tau"]
-        named = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "centered")].set_index("explainer")
+        taus[size] = ladder.set_index(["metric", "variant"]).loc[("recall", "shapley"), "tau"]
+        named = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "shapley")].set_index("explainer")
         assert named.loc["ladder_1", "value"] == 1 and named.loc["lr", "rank"] == 1  # ranked apart from the rungs
         assert sorted(named["rank"].dropna())[0] == 1 and named["rung"].notna().sum() == 6
         text = (only_run(cwd) / "tables.md").read_text()
-        assert "τ graded" in text and "Gold 0.8" in text and "6 explainers that name the gold (centered)" in text
+        assert "τ graded" in text and "Truth 0.8" in text and "6 explainers that name the truth (shapley)" in text
         # the explainers' own table and ranks are what they are without a ladder
         alone = tmp_path / f"{size}-alone"
         alone.mkdir()

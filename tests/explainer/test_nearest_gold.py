@@ -31,20 +31,20 @@ def nearest(dataset, row):
 @pytest.mark.parametrize(
     "dataset", [make_dataset([3, 2, 4, 5], n=40), make_mixed(1, n=40, missing=0.1)], ids=["categories", "numbers"]
 )
-def test_the_neighbour_is_the_one_by_the_definition_and_its_gold_is_told(dataset, monkeypatch):
+def test_the_neighbour_is_the_one_by_the_definition_and_its_truth_is_told(dataset, monkeypatch):
     monkeypatch.setattr(nearest_gold, "_AT_ONCE", 3 * len(dataset.train))
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = NearestGold(TRUTHS["centered"]).fit(dataset, open_client(model))(batch)
+    told = NearestGold(TRUTHS["shapley"]).fit(dataset, open_client(model))(batch)
     rows = [nearest(dataset, row) for row in batch.codes]
     codes = dataset.train.codes[rows]
     others = Batch(dataset.train.ids[rows], codes, labels(model, codes), seed=0, component="x")
-    gold = Lr(TRUTHS["centered"]).fit(dataset, open_client(model))(others)
-    assert np.array_equal(told.features, gold.features) and np.array_equal(told.scores, gold.scores)
+    reference = Lr(TRUTHS["shapley"]).fit(dataset, open_client(model))(others)
+    assert np.array_equal(told.features, reference.features) and np.array_equal(told.scores, reference.scores)
 
 
 def test_it_not_applicable_reason_where_positions_mean_nothing_and_where_no_truth_is_known():
-    explainer = NearestGold(TRUTHS["centered"])
+    explainer = NearestGold(TRUTHS["shapley"])
     assert "the words of a text do not" in explainer.not_applicable_reason(ModelSpec(make_text(), LinearModel))
     assert "needs a logit" in explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), BlackBox))
     assert explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), LinearModel)) is None and explainer.control

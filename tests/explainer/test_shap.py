@@ -139,12 +139,12 @@ def test_rows_that_come_out_alike_are_asked_about_once():
 
 
 @pytest.mark.parametrize("name", ["few", "text"])
-def test_linear_is_the_contribution_to_the_logit_that_gold_calls_centered(name):
+def test_linear_is_the_contribution_to_the_logit_of_the_truth_shapley(name):
     dataset, model, batch = setting(name, 10)
     told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.width)
-    gold = importance("centered", model, dataset, batch.codes, batch.labels)
+    reference = importance("shapley", model, dataset, batch.codes, batch.labels)
     there = batch.codes != ABSENT
-    assert told[there] == pytest.approx(gold[there], abs=1e-9)
+    assert told[there] == pytest.approx(reference[there], abs=1e-9)
 
 
 def test_linear_is_the_packages_on_embeddings():

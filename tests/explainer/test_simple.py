@@ -110,7 +110,7 @@ def test_omission_defaults_to_the_marginal_on_tables_and_refuses_a_mask_that_is_
 
 
 @pytest.mark.parametrize("definition", TRUTHS)
-def test_lr_is_the_gold_ranking(definition):
+def test_lr_is_the_ranking_of_the_truth(definition):
     dataset = make_dataset([3, 2, 4])
     model = make_linear(dataset)
     told = explain(Lr(TRUTHS[definition], definition), dataset, model)

@@ -13,7 +13,7 @@ from tests.hostile.amounts import inputs
 from tests.hostile.mutations import everything_in, mutated
 
 KEYS = [
-    "k", "seed", "n_explain", "access", "gold", "agreement", "incomplete", "support", "bounds", "resamples",
+    "k", "seed", "n_explain", "access", "truth", "agreement", "incomplete", "support", "bounds", "resamples",
     "reparametrisations", "noise", "training", "confidence", "figures", "redo", "n_jobs",
     "data_dir", "dataset", "model", "explainer", "search", "distance", "metric", "executor", "cache", "experiment",
     "explainer.lime.n_samples",

@@ -229,11 +229,11 @@ def test_a_cell_that_looks_like_a_formula_is_text_in_a_spreadsheet(cell):
 def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gathered(canary):
     rng = np.random.default_rng(0)
     for i, setup in enumerate(("=cmd|' /C calc'!A0", "\x1b[2J")):
-        write_run(canary / "runs" / str(i), i, [f"search={setup}"], draw_values(rng), draw_taus(rng), gold=[setup])
+        write_run(canary / "runs" / str(i), i, [f"search={setup}"], draw_values(rng), draw_taus(rng), truth=[setup])
     gather([canary / "runs"], canary / "into")
     rows = list(csv.DictReader((canary / "into" / "sweep.csv").open(encoding="utf-8")))
     assert [row["setting.search"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
-    assert [row["setting.gold"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
+    assert [row["setting.truth"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert SETTING_PREFIX == "setting."  # before each key, so that no heading is one either
 
 

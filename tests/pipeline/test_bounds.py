@@ -56,15 +56,15 @@ def test_the_best_ratio_is_the_best_of_all_combinations(pool, worst):
 
 @settings(max_examples=200)
 @given(pools(), st.data(), st.booleans())
-def test_gold_is_shared_over_all_instances_and_over_those_whose_sets_differ(pool, data, ratio):
+def test_truth_shares_are_means_over_all_instances_and_over_those_whose_sets_differ(pool, data, ratio):
     sizes, n, d, better = pool
     d = d + 0.5 if ratio else np.ones(len(d))
     goal = Goal(("c" if ratio else "dfr", "label"), better)
     member = np.repeat(np.arange(len(sizes)), sizes)
-    gold = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(n), max_size=len(n))))
+    truth = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(n), max_size=len(n))))
     # one feature each, so that all sets of an instance differ
     features = np.concatenate([np.arange(size) for size in sizes])[:, None]
-    made = Pool(member, features, {goal: (n, d)}, {"signed": gold})
+    made = Pool(member, features, {goal: (n, d)}, {"signed": truth})
     line = FeatureSetBounds(made, [goal], np.arange(len(sizes)), True).table().iloc[0]
     ranges = [np.flatnonzero(member == i) for i in range(len(sizes))]
     ratios = {choice: n[list(choice)].sum() / d[list(choice)].sum() for choice in product(*ranges)}
@@ -74,12 +74,12 @@ def test_gold_is_shared_over_all_instances_and_over_those_whose_sets_differ(pool
     telling = [i for i, mine in enumerate(ranges) if len(optima[i]) < len(mine)]
     if not ratio:
         assert telling == [i for i, mine in enumerate(ranges) if len(set(n[mine])) > 1]
-    shares = [np.mean([gold[place] for place in mine]) for mine in optima]
-    assert line["telling"] == len(telling) and line["gold_signed"] == pytest.approx(np.mean(shares))
+    shares = [np.mean([truth[place] for place in mine]) for mine in optima]
+    assert line["telling"] == len(telling) and line["truth_signed"] == pytest.approx(np.mean(shares))
     if telling:
-        assert line["gold_signed_telling"] == pytest.approx(np.mean([shares[i] for i in telling]))
+        assert line["truth_signed_telling"] == pytest.approx(np.mean([shares[i] for i in telling]))
     else:
-        assert np.isnan(line["gold_signed_telling"])
+        assert np.isnan(line["truth_signed_telling"])
 
 
 def test_nothing_to_compare_has_no_bounds():
@@ -198,12 +198,12 @@ def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)
-def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_comprehensiveness(toy, made, arguments):
+def test_every_explainer_stands_between_the_bounds_and_the_truth_on_top_of_comprehensiveness(toy, made, arguments):
     folder = made(
         toy,
         "explainer=[random,omission,anchor,lr]",
         "explainer.anchor.threshold=0.8",
-        "gold=signed",
+        "truth=[signed]",
         "support=own",
         "n_explain=15",
         "model.max_epochs=10",
@@ -219,9 +219,9 @@ def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_compre
     there = (whole["best"] - whole["worst"]).abs() > 1e-9
     assert whole["place"][there].to_numpy() == pytest.approx(expected[there].to_numpy())
     table = bounds.set_index(["metric", "variant"])
-    assert table.loc[("recall", "signed"), ["worst", "best", "gold_signed"]].tolist()[1:] == [1, 1]
-    if "k=1" in arguments:  # deleting a feature takes its whole effect: the best to delete is the gold
-        assert table.loc[("comprehensiveness", "del"), "gold_signed"] == pytest.approx(1)
+    assert table.loc[("recall", "signed"), ["worst", "best", "truth_signed"]].tolist()[1:] == [1, 1]
+    if "k=1" in arguments:  # deleting a feature takes its whole effect: the best to delete is the truth
+        assert table.loc[("comprehensiveness", "del"), "truth_signed"] == pytest.approx(1)
         assert metrics.query("metric == 'comprehensiveness' and variant == 'del' and explainer == 'lr'")[
             "place"
         ].item() == pytest.approx(1)

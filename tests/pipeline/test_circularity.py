@@ -48,7 +48,7 @@ def test_explainers_are_made_for_what_they_estimate_or_maximise():
     table = order()
     table = table[mark_circular_rows(plan(), make_dataset([2, 3]), table)]
     assert set(table[["metric", "variant", "explainer"]].itertuples(index=False, name=None)) == {
-        ("recall", "signed", "lr"), ("recall", "centered", "shap"), ("recall", "centered", "omission"),
+        ("recall", "signed", "lr"), ("recall", "shapley", "shap"), ("recall", "shapley", "omission"),
         ("recall", "signed", "deleting"), ("comprehensiveness", "marginal", "omission"),
         ("comprehensiveness", "del", "deleting"), ("validity", "label", "boundary"),
     }  # fmt: skip
@@ -57,7 +57,7 @@ def test_explainers_are_made_for_what_they_estimate_or_maximise():
 @pytest.mark.parametrize("k", [1, 2])
 def test_metrics_are_best_at_what_they_measure(k):
     soft = {("validity_soft", "probability", "contrast")} if k == 1 else set()
-    erasure = {("comprehensiveness", "del", "signed"), ("comprehensiveness", "marginal", "centered")}
+    erasure = {("comprehensiveness", "del", "signed"), ("comprehensiveness", "marginal", "shapley")}
     assert find_circular_truths(plan(k), order()) == erasure | soft
 
 
@@ -69,7 +69,7 @@ def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made
     metrics, other = (pd.read_csv(folder / "metrics.csv") for folder in (keep, drop))
     pd.testing.assert_frame_equal(metrics, other)  # values are what they are
     marked = metrics[metrics["circular"]]
-    assert {("comprehensiveness", "marginal", "omission"), ("recall", "centered", "omission")} <= set(
+    assert {("comprehensiveness", "marginal", "omission"), ("recall", "shapley", "omission")} <= set(
         marked[["metric", "variant", "explainer"]].itertuples(index=False, name=None)
     )
     before, after = (pd.read_csv(folder / "correlations.csv") for folder in (keep, drop))
@@ -84,7 +84,7 @@ def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made
         if not np.isnan(one):
             named.setdefault((metric, variant), []).append(name)
     for line in after[~after["circular"]].itertuples():
-        sides = [(line.metric, line.variant), (line.agreement, line.gold)]
+        sides = [(line.metric, line.variant), (line.agreement, line.truth)]
         if sides[0] not in named:
             continue
         left = [name for name in named[sides[0]] if not any((*side, name) in circular for side in sides)]

@@ -31,7 +31,8 @@ MODEL = make_linear(DATASET)
 
 @pytest.fixture(scope="module")
 def plan():
-    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2")
+    truths = "truth=[signed,shapley,contrast,absolute]"
+    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2", truths)
     return made.applied(ModelSpec(DATASET, type(MODEL)))
 
 

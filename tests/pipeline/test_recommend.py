@@ -43,9 +43,9 @@ def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(
         assert [judge["judge"] for judge in one["judges"]] == ["tree"] and one["judges"][0]["fidelity"]["test"] > 0.5
         assert set(one["reference"]["values"]) == {"omission", "lime"}
     metrics = pd.read_csv(run / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
-    for question, gold in (("contribution", "shapley"), ("change", "contrast")):
+    for question, truth in (("contribution", "shapley"), ("change", "contrast")):
         for name, value in told[question]["reference"]["values"].items():
-            assert value == pytest.approx(metrics["recall", gold, name])
+            assert value == pytest.approx(metrics["recall", truth, name])
     first = (run / "tables.md").read_text().splitlines()[0]
     assert first == "**Which explainer to use on this model**"
     report = Report(folders.read_results(run))

@@ -83,10 +83,10 @@ def values(run):
     return (sums["numerator"] / sums["denominator"]).where(sums["denominator"] != 0).to_dict()
 
 
-def agreed(values, explainers, better, metric, variant, gold, agreement):
+def agreed(values, explainers, better, metric, variant, truth, agreement):
     """Kendall's τ of a metric with a truth, of those explainers that have values of both."""
     both = []
-    for side in ((metric, variant), (agreement, gold)):
+    for side in ((metric, variant), (agreement, truth)):
         sign = 1 if better[side] == "higher" else -1
         both.append([sign * round(values.get((*side, name), np.nan), 9) for name in explainers])
     both = [(one, two) for one, two in zip(*both, strict=True) if not np.isnan(one + two)]
@@ -126,7 +126,7 @@ def test_values_and_ranges_are_those_of_runs_made_anew(dataset, dim, settings, c
     base = values(run)
     for (i, row), (j, name) in ((a, b) for a in enumerate(found.rows) for b in enumerate(found.explainers)):
         assert found.values[i, j] == pytest.approx(base.get((*row, name), np.nan), rel=close, abs=close, nan_ok=True)
-    table = run.of(found).invariance.set_index(["metric", "variant", "gold", "agreement"])
+    table = run.of(found).invariance.set_index(["metric", "variant", "truth", "agreement"])
     lows, highs = table["tau"].copy(), table["tau"].copy()
     better = run.order.drop_duplicates(["metric", "variant"]).set_index(["metric", "variant"])["better"].to_dict()
     for name, tables in found.changed.items():
@@ -170,14 +170,15 @@ def moved(found):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_on_tables_moves_what_can_be_proved_to_move(seed):
-    run = ran(TABLE, random_linear(TABLE, seed, 4), "k=2", "removal=[zero,mean,marginal]")
+    truths = "truth=[signed,shapley,contrast,absolute]"
+    run = ran(TABLE, random_linear(TABLE, seed, 4), "k=2", "removal=[zero,mean,marginal]", truths)
     by = moved(run.found())
     for metric in ("comprehensiveness", "sufficiency"):
         assert by[metric, "del"] == {"constant"} and not by[metric, "mean"] and not by[metric, "marginal"]
     assert by["dfr", "del"] <= {"constant"} and not by["dfr", "mean"] and not by["dfr", "marginal"]
     for truth in ("signed", "absolute"):
         assert by["recall", truth] == {"constant"}
-    for truth in ("centered", "contrast"):
+    for truth in ("shapley", "contrast"):
         assert not by["recall", truth] and not by["hit", truth]
     assert not by["validity", "label"] and not by["validity", "probability"] and not by["validity_soft", "probability"]
     assert not by["proximity", "label"] and not by["c", "label"]
@@ -195,7 +196,7 @@ def test_on_texts_the_constant_is_fixed_by_padding_and_only_distances_move():
 
 def test_nothing_that_only_predictions_decide_is_computed_again(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 0, 4), "access=label", "removal=[marginal]",
-              "truth=[contrast]", "gold=contrast")  # fmt: skip
+              "truth=[contrast]")  # fmt: skip
     asked = []
     real = LinearModel.reparametrise
     monkeypatch.setattr(LinearModel, "reparametrise", lambda *of: asked.append(of[2]) or real(*of))
@@ -300,11 +301,11 @@ def test_a_run_writes_the_ranges_and_marks_what_moves(toy, made):
     assert (table["moves"] == (table["tau_highest"] - table["tau_lowest"] > 1e-9)).all()
     assert ((table["moved_by"] != "") == (table["moves"] & (table["subset"] == "all"))).all()
     assert table.loc[table["subset"] == "without_controls", "moves"].any()
-    keys = ["metric", "variant", "gold", "agreement", "subset"]
+    keys = ["metric", "variant", "truth", "agreement", "subset"]
     both = pd.read_csv(folder / "correlations.csv").merge(table, on=keys, suffixes=("", "_of"))
     assert len(both) == len(table) and (both["moves"] == both["moves_of"]).all()
     assert both["tau"].to_numpy() == pytest.approx(both["tau_of"].to_numpy())  # all instances are in the sample
-    still = table[table["gold"].isin(["centered", "contrast"]) & (table["variant"].isin(["marginal", "label"]))]
+    still = table[table["truth"].isin(["shapley", "contrast"]) & (table["variant"].isin(["marginal", "label"]))]
     assert len(still) and not still["moves"].any()
     metrics = pd.read_csv(folder / "metrics.csv")
     by = metrics[metrics["value"].notna()].groupby(["metric", "variant"])["moves"].any()

@@ -14,7 +14,7 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import LITTLE, cfeval, serving
 
-SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]", "truth=[signed]", "gold=signed")
+SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]", "truth=[signed]")
 LARGE = ("explainer=[random,omission,lr]", "metric=core", "reparametrisations=2")
 # as somebody else could, while it explains
 REMOVING = """

@@ -71,7 +71,6 @@ def own(toy, tmp_path):
         "explainer=[random,faulty,lr]",
         "metric=[validity,c,recall]",
         "truth=[signed]",
-        "gold=signed",
         "bounds=0",
         "noise=0",
         "reparametrisations=0",

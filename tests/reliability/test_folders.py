@@ -19,7 +19,7 @@ from cfeval_cli.results.validation import read_verified_record
 from tests.conftest import LITTLE, cfeval
 
 SMALL = (
-    "explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]", "gold=signed",
+    "explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ SETTINGS = (
     "model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
     "explainer.lime.n_samples=50",
     "judge=[tree,logistic]", "judge.tree.distill=true", "metric=[comprehensiveness,validity_soft,recall]", "noise=0",
-    "reparametrisations=0", "n_explain=17", "truth=[signed,shapley]", "gold=shapley", "truth.shapley.budget=50",
+    "reparametrisations=0", "n_explain=17", "truth=[shapley,signed]", "truth.shapley.budget=50",
     "bounds=0", "resamples=100", "reference=20", "figures=[]", "report=false", "cache=off", "n_jobs=1",
 )  # fmt: skip
 CHUNKS = 2  # that an explainer takes for the run's own model, and again for each judge

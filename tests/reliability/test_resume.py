@@ -114,7 +114,7 @@ def prepared(toy, folder, explainers, settings):
 def bench(toy, tmp_path_factory):
     """Without LIME, which takes each worker two seconds to import, and with one truth."""
     explainers = tuple(name for name in EXPLAINERS if name != "lime")
-    few = (*SETTINGS, "truth=[signed]", "gold=signed", "reparametrisations=1", "bounds=10")
+    few = (*SETTINGS, "truth=[signed]", "reparametrisations=1", "bounds=10")
     return prepared(toy, tmp_path_factory.mktemp("bench"), explainers, few)
 
 
@@ -255,7 +255,7 @@ def test_the_same_command_again_goes_on_through_the_cache(bench):
     assert set(bench.explained("a")[-RECOMPUTED:]) <= set(first)  # which checks the cache
 
 
-SWEEP = ("explainer=[random,lr]", "metric=[c,recall]", "truth=[signed]", "gold=signed", "n_explain=20", "resamples=0",
+SWEEP = ("explainer=[random,lr]", "metric=[c,recall]", "truth=[signed]", "n_explain=20", "resamples=0",
          "bounds=0", "--multirun", "k=1,9")  # fmt: skip
 
 

@@ -57,6 +57,6 @@ def test_a_model_that_answers_differently_in_worker_processes_is_noticed(place, 
     monkeypatch.setenv("HOME_PROCESS", str(os.getpid()))
     (place / "score.py").write_text(KNOWS_ITS_PROCESS)
     (place / "out").mkdir()
-    words = ("explainer=[random,lime]", "n_jobs=2", "executor.min_seconds=0", "truth=[contrast]", "gold=contrast")
+    words = ("explainer=[random,lime]", "n_jobs=2", "executor.min_seconds=0", "truth=[contrast]")
     with pytest.raises(Failure, match=r"from a worker process.*Use n_jobs=1"):
         inside.run(place / "out", *USUAL, *words, folder=place / "conf")

@@ -146,8 +146,8 @@ def test_tau_is_that_without_controls_by_question(toy, made):
     one = build_brief(found, record)
     assert [title.text for title in one.header[-2:]] == ["τ\u00a0contribution", "τ\u00a0change"]
     lines = select_subset(pd.read_csv(folder / "correlations.csv"), WITHOUT_CONTROLS)
-    for (place, gold), metric in product(enumerate(["centered", "contrast"]), ["dfr", "validity_soft"]):
-        mine = lines[(lines["gold"] == gold) & (lines["metric"] == metric) & (lines["agreement"] == "recall")]
+    for (place, truth), metric in product(enumerate(["shapley", "contrast"]), ["dfr", "validity_soft"]):
+        mine = lines[(lines["truth"] == truth) & (lines["metric"] == metric) & (lines["agreement"] == "recall")]
         want = mine[mine["variant"].isin(["marginal", "probability"])]["tau"].iloc[0]
         title = {"dfr": "DFR", "validity_soft": "Validity_soft"}[metric]
         row = next(row for row in one.rows if row.title.name == title)

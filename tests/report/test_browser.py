@@ -35,7 +35,7 @@ def chromium():
 @pytest.fixture(scope="module")
 def reports(toy, toy_text, made):
     """A table with names that are markup, and sentences with moved embeddings."""
-    table = made(toy, "explainer=[random,omission,lr]", SCORED, "gold=signed", copy=True)
+    table = made(toy, "explainer=[random,omission,lr]", SCORED, "truth=[signed]", copy=True)
     record = json.loads((table / "run.json").read_text())
     record["explainers"]["omission"] = EVIL
     (table / "run.json").write_text(json.dumps(record))
@@ -43,7 +43,7 @@ def reports(toy, toy_text, made):
     described["classes"][1] = described["features"][0]["name"] = EVIL
     (table / "dataset.json").write_text(json.dumps(described))
     moved = ["search=continuous", "search.steps=5"]
-    text = made(toy_text, "explainer=[random,omission,lr]", SCORED, "gold=signed", "resamples=0", *moved, copy=True)
+    text = made(toy_text, "explainer=[random,omission,lr]", SCORED, "truth=[signed]", "resamples=0", *moved, copy=True)
     for folder in (table, text):
         reseal(folder)
         replace_files(folder, read_results(folder).record, build.Report(read_results(folder)).make_files([]))

@@ -29,7 +29,7 @@ from tests.report.conftest import text_of
 
 FOUR = "explainer=[random,omission,decision_boundary,lr]"
 FEW = "metric=[dfr,c,recall]"  # so that figures have few panels
-FEWER = (FEW, "gold=signed")  # and one question, so that there are fewer figures
+FEWER = (FEW, "truth=[signed]")  # and one question, so that there are fewer figures
 # and a run of which a sweep has several
 SWEPT = ("explainer=[random,omission,decision_boundary]", FEW, "removal=[marginal]", "n_explain=20", "resamples=0",
          "model.max_epochs=10")  # fmt: skip
@@ -99,9 +99,7 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
         assert f'id="figure-{name}"' in html
     assert re.search(r"\d+ used, of 600 read", said) and "SHA-256" in said and "cfeval run 'explainer=" in said
     data = embedded(html, "browser-data")
-    assert (
-        len(data["instances"]) == 40 and data["truths"][:2] == ["centered", "contrast"] and "All 40 instances" in said
-    )
+    assert len(data["instances"]) == 40 and data["truths"][:2] == ["shapley", "contrast"] and "All 40 instances" in said
     assert re.findall(r"<svg[^>]*role=\"img\"", html) and html.count("<desc") == html.count("<svg")
 
 
@@ -110,7 +108,7 @@ def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, mad
         toy,
         "explainer=[random,lr]",
         "metric=[c,recall]",
-        "gold=signed",
+        "truth=[signed]",
         "n_explain=20",
         "model.max_epochs=10",
         "figures=[pdf]",
@@ -254,7 +252,7 @@ def test_a_ladder_of_500_rungs_stays_light(toy, made):
     one = rungs[rungs["explainer"] == rungs["explainer"].iloc[0]]
     many = [one.assign(explainer=f"ladder_{p:.4f}", rung=p) for p in np.linspace(1, 0, 500)]
     pd.concat([others, *many]).to_csv(folder / "metrics.csv", index=False)
-    record["explainers"] |= {f"ladder_{p:.4f}": f"Gold {p:.4f}" for p in np.linspace(1, 0, 500)}
+    record["explainers"] |= {f"ladder_{p:.4f}": f"Truth {p:.4f}" for p in np.linspace(1, 0, 500)}
     (folder / "run.json").write_text(json.dumps(record))
     html = check(page(folder))
     assert len(html) < 1_500_000 and "11 of 500 rungs" in text_of(html) and "101 are drawn" in html
@@ -325,7 +323,7 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     assert "over 2 explainers that are no controls (Omission and DecisionBoundary" in few.points[-1]
     assert few.points[0].startswith("Contribution: ") and few.points[2].startswith("Change: ")
     assert all("τ = 0.500" in point and ", with the controls " in point for point in few.points[:4:2])
-    assert all("The truth itself (recall, gold: " in point for point in few.points[1:4:2])
+    assert all("The truth itself (recall, truth: " in point for point in few.points[1:4:2])
     # 24 orders: p can be 0.042, which is nothing among several metrics
     four = verdict_of(folder, many=4, tau=0.5, p_tau=1 / 24)
     assert "four explainers cannot tell which metric agrees with the truth" in four.headline and not four.sure
@@ -346,16 +344,16 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     assert any("erasure metrics" in point for point in sure.points)
 
 
-@pytest.mark.parametrize("gold", [[], ["gold=signed", "metric=[comprehensiveness,dfr,validity,c,recall]"]])
-def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, gold):
-    told = opened(made(toy, FOUR, *gold))
+@pytest.mark.parametrize("truth", [[], ["truth=[signed]", "metric=[comprehensiveness,dfr,validity,c,recall]"]])
+def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, truth):
+    told = opened(made(toy, FOUR, *truth))
     metrics, lines = told.findings.metrics, told.findings.correlations
     metrics["control"] = False
     metrics.loc[metrics["metric"].isin(["c", "dfr"]) & (metrics["explainer"] == "decision_boundary"), "value"] = np.nan
     metrics.loc[(metrics["metric"] == "validity") & (metrics["explainer"] == "lr"), "value"] = np.nan
     fewer, rest = lines["metric"].isin(["c", "dfr", "validity"]), lines["subset"] == WITHOUT_CONTROLS
     lines.loc[rest, "explainers"] = np.where(fewer, 3, 4)[rest]
-    of_all = lines[~rest].set_index(["metric", "variant", "gold", "agreement"])["tau"]
+    of_all = lines[~rest].set_index(["metric", "variant", "truth", "agreement"])["tau"]
     known = of_all.loc[pd.MultiIndex.from_frame(lines.loc[rest, of_all.index.names])].notna().to_numpy()
     lines.loc[rest, "tau"] = np.where(known, np.where(fewer[rest], 1.0, 0.5), np.nan)
     lines.loc[rest, "p_tau"] = 0.2
@@ -364,7 +362,7 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
     assert "Comp. (del.)" in said.headline
     assert not any(name in said.headline for name in ("C (disc.", "DFR", "Validity (label)"))
     (point,) = (point for point in said.points if point.startswith("Ranked fewer explainers"))
-    taus = ("{}",) if gold else ("contribution {}", "change {}")
+    taus = ("{}",) if truth else ("contribution {}", "change {}")
     for who, tau in (("DecisionBoundary", "-0.250 to 1.000"), ("LR", "1.000")):
         assert f"(3 explainers, without {who}): τ {', '.join(taus).format(*[tau] * len(taus))}" in point
     assert point.count("without") == 2 and "C (disc., label)" in point and "Validity (label)" in point
@@ -372,10 +370,10 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
         name in other for other in said.points if other != point for name in ("C (disc., label)", "DFR (del.)")
     )
     # of those that are compared nothing is lost
-    judged = _Judged.of(told.findings, told.record, told.record.settings.gold[0])
+    judged = _Judged.of(told.findings, told.record, told.record.settings.truth[0])
     assert set(judged.lines["tau"]) == {0.5} and judged.ranked == 4
     not_compared = sum(map(len, judged.fewer.values()))
-    mine = lines[rest & (lines["gold"] == judged.gold) & (lines["agreement"] == "recall") & lines["tau"].notna()]
+    mine = lines[rest & (lines["truth"] == judged.truth) & (lines["agreement"] == "recall") & lines["tau"].notna()]
     assert len(judged.lines) + not_compared == len(mine) and not_compared == fewer[mine.index].sum()
 
 
@@ -385,7 +383,7 @@ def test_controls_alone_give_no_verdict(toy, made):
     said = write_verdict(told.findings, told.record)
     assert said.headline == "This run cannot tell which metric agrees with the truth" and not said.sure
     assert (
-        "without the controls (Random and LR), which name features at random or the gold itself (centered, whichever "
+        "without the controls (Random and LR), which name features at random or the truth itself (shapley, whichever "
         "the question) and are there to be compared with, nobody is left" in said.points[0]
     )
 
@@ -474,7 +472,7 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
 def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
     told = opened(made(toy, FOUR, FEW, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True))
     assert told.record.settings.resamples == resamples
-    judged = _Judged.of(told.findings, told.record, "centered")
+    judged = _Judged.of(told.findings, told.record, "shapley")
     least = 2 / (resamples + 1) * judged.hypotheses * (judged.hypotheses - 1) / 2
     assert bool(judged.blunt) == (least >= 0.05) == (resamples == 100)
     assert judged.differences["p_holm"].min() >= min(1.0, least) - 1e-12  # no p can be smaller
@@ -486,7 +484,7 @@ def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
     told = opened(made(toy, FOUR, copy=True))
     lines = told.findings.correlations
     rest = lines["subset"] == WITHOUT_CONTROLS
-    lead = rest & (lines["gold"] == "centered") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
+    lead = rest & (lines["truth"] == "shapley") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
     lines.loc[rest, "tau"] = 0.1
     lines.loc[lead, ["tau", "tau_high"]] = 1.0
     lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25

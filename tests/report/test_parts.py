@@ -44,7 +44,7 @@ def _of(frame, number, name):
 
 
 def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_files_say(folder):
-    questions = name_truths(folder.record.settings.gold, folder.record)
+    questions = name_truths(folder.record.settings.truth, folder.record)
     browser = build_browser(folder)
     shown = select_examples(browser, questions).examples
     told = {name: pd.read_parquet(folder.folder / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
@@ -119,7 +119,7 @@ def test_the_methods_are_those_of_the_settings(folder):
     text, settings = methods.write_methods(folder.record), folder.record.settings
     assert f"on {folder.record.instances:,} test instances of toy by Random, Omission, DecisionBoundary and LR" in text
     assert "name k = 2 features" in text and folder.record.setup in text and f"seed {settings.seed}." in text
-    assert "centered (contribution; exact) and contrast (change; exact)" in text
+    assert "shapley (contribution; exact) and contrast (change; exact)" in text
     assert "95 % bootstrap intervals over 100 resamples" in text and "Kendall's τ" in text
     bare = change_record(folder.record, truths={}, resampled=0)
     assert "No truth is known" in methods.write_methods(bare) and "bootstrap" not in methods.write_methods(bare)

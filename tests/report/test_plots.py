@@ -54,7 +54,7 @@ def bars(axis):
 def test_scores_have_a_dot_and_an_interval_for_each_explainer(shown):
     findings, figures = shown
     assert list(figures) == ["correlations", "truth", "ranks", "costs"]
-    other = change_record(RUN, settings={"gold": ["absolute"]})  # a truth that was not computed
+    other = change_record(RUN, settings={"truth": ["absolute"]})  # a truth that was not computed
     figure = plots.draw_plots(findings, COSTS, other)["scores"].figure
     panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
     panel = panels["C (disc., label) ↑"]

@@ -28,7 +28,7 @@ from tests.records import change_record, make_metric, make_record
 
 RECORD = make_record(
     explainers={"a": "A_1 & <b>|", "b": "B"},
-    settings={"agreement": "recall", "gold": ["signed"], "k": 1, "seed": 0, "incomplete": "skip",
+    settings={"agreement": "recall", "truth": ["signed"], "k": 1, "seed": 0, "incomplete": "skip",
               "support": "common", "resamples": 2000, "confidence": 0.95},
     resampled=2000,
     metrics={
@@ -91,7 +91,7 @@ CORRELATIONS = pd.DataFrame(
         {
             "metric": m,
             "variant": v,
-            "gold": g,
+            "truth": g,
             "agreement": "recall",
             "tau": t,
             "rho": t,
@@ -171,7 +171,7 @@ def test_markup_in_a_name_is_not_obeyed_in_the_terminal():
     assert "[red]x[/red]" in printed(table) and "[bold]y" in printed(table)
 
 
-def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
+def test_table_2_has_a_pair_of_columns_for_each_truth_and_bolds_the_best():
     _, table = tables()
     text = render_markdown(table)
     header = ["Metric", "τ signed*", "p(τ)", "ρ signed*", "p(ρ)", "τ absolute", "ρ absolute"]
@@ -314,7 +314,7 @@ def test_the_tables_of_correlations_and_of_single_instances_state_the_n_of_rows(
     assert all(note in " ".join(table.notes) for table in told[:2])
     lines = [
         {
-            "metric": metric, "variant": "label", "gold": "signed", "agreement": "recall", "instances": n, "tau": 0.5,
+            "metric": metric, "variant": "label", "truth": "signed", "agreement": "recall", "instances": n, "tau": 0.5,
             "tau_low": np.nan, "tau_high": np.nan, "d": 0.5, "d_low": np.nan, "d_high": np.nan,
             "subset": ALL_EXPLAINERS,
         }
@@ -348,12 +348,12 @@ def test_bounds_have_each_explainers_position_and_what_the_optimum_has_of_the_tr
             ("c", "label", "enumerated", 50, 0.0, 0.5, 25, 0.9),
             ("recall", "signed", "enumerated", 50, 0.0, 1.0, 50, 1.0),
         ],
-        columns=["metric", "variant", "method", "instances", "worst", "best", "telling", "gold_signed_telling"],
+        columns=["metric", "variant", "method", "instances", "worst", "best", "telling", "truth_signed_telling"],
     )
     table = build_bounds(
         bounds, metrics().assign(place=[0.25, np.nan] * 9), RECORD, find_low_coverage(metrics(), RECORD)
     )
-    header = ["Metric", "worst", "best", "A_1 & <b>|", "B†", "telling", "gold signed*"]
+    header = ["Metric", "worst", "best", "A_1 & <b>|", "B†", "telling", "truth signed*"]
     assert [title.text for title in table.header] == header
     assert [(row.title.text, row.texts) for row in table.rows] == [
         ("C (disc., label) ↑", ["0.0000", "0.5000", "25%", "–", "50%", "90%"]),
@@ -441,17 +441,17 @@ def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_know
 def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
     moving = metrics().assign(moves=lambda m: m["metric"].isin(["c", "comprehensiveness"]).astype(object))
     moving.loc[moving["metric"] == "coverage", "moves"] = None
-    judged = CORRELATIONS.assign(moves=lambda c: (c["metric"] == "c") & (c["gold"] == "signed"))
+    judged = CORRELATIONS.assign(moves=lambda c: (c["metric"] == "c") & (c["truth"] == "signed"))
     judged.loc[judged["subset"] == WITHOUT_CONTROLS, "moves"] = True  # not shown, since no explainer is a control
     ranges = pd.DataFrame(
         [
-            {"metric": "c", "variant": "label", "gold": "signed", "agreement": "recall", "tau": 0.5, "tau_lowest": -1.0,
-             "tau_highest": 0.75, "moves": True, "moved_by": "constant scale", "reparametrisations": 50,
-             "instances": 1234},
-            {"metric": "c", "variant": "label", "gold": "absolute", "agreement": "recall", "tau": 0.25,
+            {"metric": "c", "variant": "label", "truth": "signed", "agreement": "recall", "tau": 0.5,
+             "tau_lowest": -1.0, "tau_highest": 0.75, "moves": True, "moved_by": "constant scale",
+             "reparametrisations": 50, "instances": 1234},
+            {"metric": "c", "variant": "label", "truth": "absolute", "agreement": "recall", "tau": 0.25,
              "tau_lowest": 0.25, "tau_highest": 0.25, "moves": False, "moved_by": "", "reparametrisations": 50,
              "instances": 1234},
-            {"metric": "c", "variant": "label", "gold": "signed", "agreement": "hit", "tau": 0.1, "tau_lowest": 0.1,
+            {"metric": "c", "variant": "label", "truth": "signed", "agreement": "hit", "tau": 0.1, "tau_lowest": 0.1,
              "tau_highest": 0.1, "moves": False, "moved_by": "", "reparametrisations": 50, "instances": 1234},
         ]
     ).assign(subset=ALL_EXPLAINERS)  # fmt: skip
@@ -530,7 +530,7 @@ def test_what_ranks_unlike_explainers_is_not_compared():
     gaps = {(0, 1): (0.5, 0.01, False), (0, 2): (np.nan, np.nan, False), (1, 2): (np.nan, np.nan, False)}
     lines = [
         dict(zip(names, [*pairs[one], *pairs[other], *figures], strict=True))
-        | {"family": "explainers", "gold": "signed", "agreement": "recall", "subset": ALL_EXPLAINERS}
+        | {"family": "explainers", "truth": "signed", "agreement": "recall", "subset": ALL_EXPLAINERS}
         for (one, other), figures in gaps.items()
     ]
     (table,) = build_differences(pd.DataFrame(lines), change_record(RECORD, resampled=100))

@@ -15,7 +15,7 @@ from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.results.read import read_results
 from tests.conftest import seal
 
-SOME = ("explainer=[random,lr]", "n_explain=20")
+SOME = ("explainer=[random,lr]", "n_explain=20", "truth=[signed,shapley,contrast,absolute]")
 
 
 def test_what_is_read_is_what_was_written(toy, made):
@@ -38,7 +38,7 @@ def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, mad
     assert instances["predicted_probability"].to_numpy() == pytest.approx(kept)
     truth = pd.read_parquet(folder / "truth.parquet")
     assert set(truth["instance"]) == set(instances["instance"])
-    assert set(record.truths) == {"signed", "centered", "contrast", "absolute"}
+    assert set(record.truths) == {"signed", "shapley", "contrast", "absolute"}
     assert {name: removal.title for name, removal in record.removals.items()} == {
         "del": "del.", "mask": "mask", "marginal": "marginal",
     }  # fmt: skip
@@ -81,7 +81,7 @@ def test_a_record_of_another_kind_is_refused(toy, made, change, message):
         checked.read_verified_record(folder)
 
 
-LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "gold=centered",
+LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "truth=[shapley]",
          "incomplete=keep", "noise=2", "metric=[comprehensiveness,c,recall]", "resamples=0",
          "model.max_epochs=10")  # fmt: skip
 

@@ -15,7 +15,7 @@ def test_the_record_of_a_run_is_read_and_written_again(toy, made):
         name: facts["title"] for name, facts in record["metrics"].items()
     }
     assert json.dumps(parsed.to_dict()) == json.dumps(record)
-    assert parsed.questions == {"centered": "contribution", "contrast": "change"}
+    assert parsed.questions == {"shapley": "contribution", "contrast": "change"}
     assert parsed.arbitrary_removals == {"del"}
 
 

@@ -10,7 +10,7 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from cfeval_cli.core import Access, BlackBox, HasAdditiveEffects, ModelSpec
+from cfeval_cli.core import Access, BlackBox, ModelSpec
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.settings import build
@@ -50,13 +50,12 @@ plan = inside.planned
 
 
 # what a config is composed with where it does not matter: fewer files are read
-FEW = {"explainer": "[random]", "metric": "[validity]", "removal": "[zero]", "truth": "[signed]", "gold": "signed"}
+FEW = {"explainer": "[random]", "metric": "[validity]", "removal": "[zero]", "truth": "[signed]"}
 
 
 def alone(group, name, *more):
     """One component, and few others beside it."""
     chosen = FEW | {group: f"[{name}]" if group in SEVERAL else name}
-    chosen |= {"gold": name} if group == "truth" else {}
     return [*(f"{key}={value}" for key, value in chosen.items()), *more]
 
 
@@ -130,9 +129,9 @@ def test_a_component_is_named_by_its_own_file():
 
 def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
     assert list(plan("explainer=[paper,ladder]").explainers) == SIX + RUNGS
-    made = plan("explainer=[ladder,lr]", "explainer.ladder.rungs=3", "gold=contrast")
-    assert list(made.explainers) == ["lr", "ladder_1", "ladder_0.5", "ladder_0"] and made.ladder_gold == "contrast"
-    assert plan("explainer=lr").ladder_gold == ""
+    made = plan("explainer=[ladder,lr]", "explainer.ladder.rungs=3", "truth=[contrast]")
+    assert list(made.explainers) == ["lr", "ladder_1", "ladder_0.5", "ladder_0"] and made.graded_truth == "contrast"
+    assert plan("explainer=lr").graded_truth == ""
     assert len(plan("explainer=ladder", "explainer.ladder.rungs=501").explainers) == 501
 
 
@@ -145,12 +144,12 @@ def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
     ],
 )
 def test_the_papers_experiments(name, dataset, k, explainers, levels):
-    made = plan(f"experiment={name}", "seed=3", "gold=contrast")
+    made = plan(f"experiment={name}", "seed=3")
     assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].only == ["zero"]
     default = [name for name in plan().metrics if name in METRICS]  # the others the paper does not have
-    assert list(made.metrics) == default and list(made.truths) == ["signed", "centered", "contrast", "absolute"]
+    assert list(made.metrics) == default and list(made.truths) == ["signed", "shapley", "contrast", "absolute"]
     assert (made.dataset.name, made.settings.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
-    assert (made.settings.seed, made.golds) == (3, ("contrast",)) and made.explainers["lr"].gold == "contrast"
+    assert made.settings.seed == 3 and made.explainers["lr"].truth_name == "signed"
     assert plan(f"experiment={name}", "k=3").settings.k == 3  # the command line has the last word
     papers = ["table1_adults", "table1_movie_reviews", "table3"]
     assert sorted(path.stem for path in (CONF / "experiment").glob("table*.yaml")) == papers
@@ -169,19 +168,17 @@ def test_lime_lists_what_speaks_for_the_prediction_first_and_in_the_papers_exper
 def test_truths_and_removals_are_chosen_as_explainers_are():
     made = plan(
         "truth=[contrast,signed]",
-        "gold=[contrast,signed]",
         "removal=[marginal,zero]",
         "removal.marginal.draws=7",
         "seed=5",
     )
-    assert list(made.truths) == ["signed", "contrast"] and list(made.removals) == ["zero", "marginal"]
+    assert list(made.truths) == ["contrast", "signed"] and list(made.removals) == ["zero", "marginal"]
     assert (made.removals["marginal"].draws, made.removals["marginal"].seed) == (7, 5)
-    assert list(plan().truths) == ["signed", "centered", "shapley", "contrast", "absolute", "used"]
-    assert made.golds == ("contrast", "signed") and plan().golds == ("centered", "shapley", "contrast")
+    assert list(plan().truths) == ["shapley", "contrast"]
     assert list(plan().removals) == ["zero", "mask", "marginal"]
     omission = plan("removal=[mask]", "explainer=omission").explainers["omission"]
     assert set(omission.ways) == {"zero", "mask", "mean", "marginal"}  # whatever the metrics use
-    lr = plan("gold=contrast", "explainer=lr").explainers["lr"]
+    lr = plan("truth=[contrast]", "explainer=lr").explainers["lr"]
     assert lr.truth == made.truths["contrast"]
 
 
@@ -210,7 +207,7 @@ def test_a_component_that_is_none_of_its_group_is_refused(group):
         "Metric": "metric.c",
     }
     key = keys.get(group) or several[group]
-    cfg = inside.composed()
+    cfg = inside.composed("truth=[signed]")
     OmegaConf.update(cfg, key, {"_target_": "pathlib.PurePosixPath"}, merge=False)
     with pytest.raises(UserError, match=rf"{key}: pathlib\.PurePosixPath is no {group}: .*(derive it from|have fit)"):
         build.build_plan(cfg)
@@ -253,10 +250,10 @@ def test_moved_embeddings_go_neither_up_nor_down():
 
 
 def test_settings_reach_the_components():
-    made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "gold=contrast", "k=3", "n_explain=9")
+    made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "truth=[contrast]", "k=3", "n_explain=9")
     assert (made.explainers["lime"].n_samples, made.settings.noise) == (77, "auto")
-    assert (made.golds, made.settings.k, made.settings.n_explain) == (("contrast",), 3, 9)
-    assert plan("gold=centered", "explainer=lr").explainers["lr"].gold == "centered"
+    assert (list(made.truths), made.settings.k, made.settings.n_explain) == (["contrast"], 3, 9)
+    assert plan("truth=[shapley]", "explainer=lr").explainers["lr"].truth_name == "shapley"
 
 
 def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
@@ -281,10 +278,8 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["n_explain=-3"], "n_explain must"),
         (["seed=-1"], "seed must"),
         (["access=all"], "access must be one of"),
-        (["gold=pure"], "gold must be one of"),
         (["agreement=f1", "metric=[c,recall]"], "agreement must be one of"),
         (["incomplete=drop"], "incomplete must be one of"),
-        (["truth=[contrast]"], "gold must be one of contrast"),
         (["removal.marginal.draws=0"], "removal.marginal: draws must"),
         (
             ["explainer.omission.removal=burn"],
@@ -333,7 +328,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
             r"explainer.lime has no setting 'n_sample'. Did you mean n_samples",
         ),
         (
-            ["~explainer.lr.truth", "~explainer.lr.gold"],
+            ["~explainer.lr.truth"],
             "explainer.lr lacks the setting 'truth', which cfeval_cli.explainer.lr.Lr needs",
         ),
         (["+dataset.file.colour=red"], "dataset.file has no setting 'colour'"),
@@ -354,8 +349,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["model=onnx"], "model: path must be given"),
         (["model=skops"], "model: path must be given"),
         (["explainer=[file]"], "explainer.file: path must be given"),
-        (["gold=[]"], r"gold chooses no truth\. Name one"),
-        (["gold=[contrast,contrast]"], r"names one truth twice"),
+        (["truth=[]"], r"truth=\[\] chooses nothing\. Name at least one, for example truth=\[shapley,contrast\]"),
         (
             ["explainer=[file]", "explainer.file.path=nowhere"],
             "explainer.file.path: there is no file or folder nowhere",
@@ -364,7 +358,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     ],
 )
 def test_bad_settings_are_named(overrides, message):
-    told = " ".join(overrides).replace("gold", "truth gold").replace("truth", "truth gold")
+    told = " ".join(overrides)
     beside = [f"{key}={value}" for key, value in FEW.items() if key not in told]  # few others, where none is spoken of
     with pytest.raises(UserError, match=message):
         plan(*beside, *overrides)
@@ -445,33 +439,32 @@ def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
     made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), getattr(outside, kind)))
     able = ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert list(made.explainers) == (able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"])
-    reason = "but this model returns labels only" if kind == "LabelModel" else "which this model (ProbabilityModel)"
+    labels_only, sampled = "but this model returns labels only", "needs model evaluations for every instance (shapley)"
+    reason = labels_only if kind == "LabelModel" else sampled
     assert reason in made.absent.explainers["lr"]
     assert list(made.truths) == (["shapley", "contrast"] if kind == "ProbabilityModel" else [])
 
 
 def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left_out():
-    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), LinearModel))
+    spec = ModelSpec(make_dataset([4, 3, 2]), LinearModel)
+    made = plan().applied(spec)
     assert list(made.explainers) == SIX and list(made.metrics) == list(plan().metrics)
     truths = {"used": "is known of models that were trained without some of the features (model.blind) only"}
-    truths["shapley"] = "is centered for this model"
-    assert made.absent == Absences(removals={"mask": "toy has no mask token"}, truths=truths)
-    assert made.golds == ("centered", "contrast")
-    spec = ModelSpec(make_dataset([4, 3]), LinearModel)
-    alone = plan("truth=[shapley,contrast]", "gold=[shapley,contrast]").applied(spec)
-    assert alone.golds == ("shapley", "contrast") and alone.absent.truths == {} and spec.supports(HasAdditiveEffects)
+    assert plan("truth=[signed,used]").applied(spec).absent.truths == truths
+    assert made.absent == Absences(removals={"mask": "toy has no mask token"})
+    assert list(made.truths) == ["shapley", "contrast"]
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
 
 
 def test_a_black_box_is_explained_by_whom_it_can_answer():
-    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), BlackBox))
+    made = plan("truth=[signed,shapley,contrast,absolute,used]").applied(ModelSpec(make_dataset([4, 3, 2]), BlackBox))
     assert list(made.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert set(made.absent.explainers) == {"lr"} and set(made.absent.removals) == {"zero", "mask"}
-    assert list(made.truths) == ["shapley", "contrast"] and made.golds == ("shapley", "contrast")
-    assert set(made.absent.truths) == {"signed", "centered", "absolute", "used"} and made.absent.metrics == {}
+    assert list(made.truths) == ["shapley", "contrast"]
+    assert set(made.absent.truths) == {"signed", "absolute", "used"} and made.absent.metrics == {}
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
-    assert all("black box" in made.absent.truths[name] for name in ("signed", "centered", "absolute"))
-    none = plan("truth=[signed,used]", "gold=signed").applied(ModelSpec(make_dataset([4, 3, 2]), BlackBox))
+    assert all("black box" in made.absent.truths[name] for name in ("signed", "absolute"))
+    none = plan("truth=[signed,used]").applied(ModelSpec(make_dataset([4, 3, 2]), BlackBox))
     assert none.truths == {} and set(none.absent.metrics) == {"recall", "hit"}
     assert not {"recall", "hit"} & set(none.metrics)
 

@@ -234,8 +234,8 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
 def test_the_resamples_of_tau_that_are_kept_are_those_of_its_interval(seed):
     scores, order = build(seed, n=40, controls=("a",))
     found = conclude(scores, order, Bootstrap(seed, resamples=300))
-    kept = found.tau_resamples.astype(dict.fromkeys(("metric", "variant", "gold", "agreement", "subset"), str))
-    keys = ["metric", "variant", "gold", "agreement", "subset"]
+    kept = found.tau_resamples.astype(dict.fromkeys(("metric", "variant", "truth", "agreement", "subset"), str))
+    keys = ["metric", "variant", "truth", "agreement", "subset"]
     for line in found.correlations.to_dict("records"):
         mine = kept[(kept[keys] == [line[key] for key in keys]).all(axis=1)]
         assert mine["draw"].tolist() == list(range(300)) or math.isnan(line["tau"])

@@ -68,7 +68,7 @@ def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
             continue
         line = lines.loc[(metric, variant)]
         everything = [real, *(tau for some in taus.values() for tau in some)]
-        assert line["tau"] == pytest.approx(real) and (line["gold"], line["agreement"]) == ("signed", "recall")
+        assert line["tau"] == pytest.approx(real) and (line["truth"], line["agreement"]) == ("signed", "recall")
         assert line["tau_lowest"] == pytest.approx(min(everything))
         assert line["tau_highest"] == pytest.approx(max(everything))
         movers = [name for name, some in taus.items() if any(abs(tau - real) > 1e-9 for tau in some)]

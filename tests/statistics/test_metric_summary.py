@@ -49,7 +49,7 @@ def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
             assert row.rho == pytest.approx(stats.spearmanr(ours, true).statistic)
         else:
             assert np.isnan(row.rho)
-        assert row.explainers == 4 and (row.gold, row.agreement) == ("signed", "recall")
+        assert row.explainers == 4 and (row.truth, row.agreement) == ("signed", "recall")
 
 
 def test_an_explainer_without_usable_explanations_has_no_value_and_no_rank_but_a_reason():

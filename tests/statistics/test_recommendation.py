@@ -38,7 +38,7 @@ def view(cells, n=60, questions=QUESTIONS, seed=0):
             pd.DataFrame(scores, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"])
         ),
         pd.DataFrame(metrics, columns=["metric", "variant", "explainer", "rung", "control", "better", "value"]),
-        questions, ["shapley", "contrast"], {"del"}, "recall",
+        questions, {"del"}, "recall",
     )  # fmt: skip
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from cfeval_cli.core import BlackBox, ModelSpec, Rows
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.outside import LabelModel
-from cfeval_cli.model.tree import Tree, TreeModel
+from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth import shapley
-from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.shapley import Shapley, of_coalitions, of_tree
 from tests.problems import make_dataset, make_mixed, make_text, open_client, predicted, random_linear
 from tests.truth.models import Twisted, asked, random_tree
@@ -89,19 +88,20 @@ def test_a_trees_values_are_those_of_the_package_shap():
     assert of_tree(model.get_leaves(), few, rows)[:3] == pytest.approx(sign * told, abs=1e-9)
 
 
-def test_of_an_additive_model_it_is_the_centred_effect_under_another_name():
+def test_of_an_additive_model_it_is_the_centred_effect():
     dataset = make_dataset([3, 4, 2], n=10, seed=3)
     model = random_linear(dataset, 1, 2)
     rows = predicted(dataset, model)
     found = Shapley().found(dataset, open_client(model), rows)
-    assert np.array_equal(found.importance, Centered().known(dataset, open_client(model), rows)) and found.error is None
+    client = open_client(model)
+    effects = client.compute_effects(rows.codes, rows.labels) - client.compute_mean_effects()[rows.labels]
+    assert np.array_equal(found.importance, effects) and found.error is None
     # the Shapley value of the logit, by all coalitions: a logit is asked for as if it were a probability
     values = of_coalitions(
         open_client(Twisted(lambda codes: model.compute_logits(codes))), dataset.train.codes, np.arange(3), rows
     )
     assert found.importance == pytest.approx(values)
     spec = ModelSpec(dataset, LinearModel)
-    assert Shapley().twin(spec) == "centered" and Shapley().twin(ModelSpec(dataset, TreeModel)) is None
     assert not Shapley().asks(spec) and Shapley().asks(ModelSpec(dataset, BlackBox))
 
 

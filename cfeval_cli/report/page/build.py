@@ -132,7 +132,7 @@ class Report:
         facts = [
             ("data", data.name), ("instances", f"{record.instances:,}"), ("explainers", str(len(record.explainers))),
             ("k", str(settings.k)), ("seed", str(settings.seed)), ("search", record.search),
-            ("ground truth", ", ".join(settings.gold) if record.truths else "not known"),
+            ("ground truth", ", ".join(settings.truth) if record.truths else "not known"),
             ("test accuracy", f"{record.accuracy['test']:.1%}{describe_baselines(record)}"),
         ]  # fmt: skip
         return render_page(
@@ -145,7 +145,7 @@ class Report:
             recommendation=self.recommendation,
             warnings=provenance.list_warnings(results),
             plots=embed_figures(figures, formats),
-            examples=select_examples(browser, name_truths(settings.gold, record), disagreements),
+            examples=select_examples(browser, name_truths(settings.truth, record), disagreements),
             browser=browser,
             browser_note=_browser_note(browser),
             methods=methods.write_methods(record),

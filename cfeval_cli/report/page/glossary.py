@@ -15,10 +15,11 @@ _ALWAYS = {
     "ρ": "Spearman's ρ: the correlation of the ranks of two rankings.",
     "p": "How often a random order of the explainers would agree with the truth as well; one-sided.",
     "Interval": "In brackets: from where to where the figure goes in most resamples of the instances (bootstrap).",
-    "Gold": "The features that truly matter, by a definition that is named beside it.",
+    "Truth": "How much each feature matters to the model by a definition that is named beside it; the k reference "
+    "features are those that matter most.",
     "Contribution": "What made the prediction come out so?",
     "Change": "What would make the prediction come out otherwise?",
-    "Control": "An explainer that is there to be compared with: it names features at random, or the gold itself.",
+    "Control": "An explainer that is there to be compared with: it names features at random, or the truth itself.",
     "Counterfactual": "The instance with other values of the explained features, found by a search.",
     "Erasure": "Metrics that remove the explained features, or all others, and look at the prediction.",
     "Instance": "A row, or a text, of the test set whose prediction is explained.",
@@ -48,7 +49,7 @@ def list_terms(record: RunRecord) -> list[Term]:
     metrics = _metrics(record, told.metric)
     explainers = {title: told.explainer.get(name) for name, title in record.explainers.items()}
     removals = {f"{removal.title} (removal)": told.removal.get(removal.name) for removal in record.removals.values()}
-    truths = {f"{name} (gold)": what for name, what in told.truth.items()}
+    truths = {f"{name} (truth)": what for name, what in told.truth.items()}
     known = {**metrics, **explainers, **truths, **removals, **_ALWAYS}
     return [Term(name, what) for name, what in known.items() if what]
 

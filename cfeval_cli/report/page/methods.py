@@ -54,13 +54,13 @@ def _metrics(record: RunRecord) -> list[str]:
 def _truth(record: RunRecord) -> list[str]:
     """What counted as truth, and how it was known."""
     settings, truths = record.settings, record.truths
-    lead = [gold for gold in settings.gold if gold in truths]
+    lead = [truth for truth in settings.truth if truth in truths]
     if not lead:
         return ["No truth is known of the model, so that no metric could be judged."]
     told = []
-    for gold in lead:
-        facts = truths[gold]
-        told.append(f"{gold} ({facts.question}; {describe_method(facts, record)})")
+    for truth in lead:
+        facts = truths[truth]
+        told.append(f"{truth} ({facts.question}; {describe_method(facts, record)})")
     return [
         f"What truly matters is defined by {join_names(told)}; an explainer's truth is its {settings.agreement} of the "
         f"k features that matter most, and a metric is judged by Kendall's τ between its ranking of the explainers and "

@@ -33,7 +33,7 @@ _WORDS = {
     "chance.",
     "nothing by construction": "Without what is right by construction: rows of a metric, and explainers that are made "
     "for the metric or the truth.",
-    "with controls": "With explainers that name features at random, or the gold itself.",
+    "with controls": "With explainers that name features at random, or the truth itself.",
     "better half": "Among the explainers whose true score is not below the median.",
     "by instance": "The mean over instances of τ within one instance.",
     "model rows": "What the metric asks of the model for one explanation, without what another metric has asked "

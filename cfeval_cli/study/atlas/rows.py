@@ -34,8 +34,8 @@ _NEAR = 1e-9
 _RECORD = ("settings", "data", "model", "metrics", "truths", "removals", "search", "instances", "levels", "files")
 _METRICS = ("metric", "variant", "explainer", "rung", "control", "value", "better", "role", "circular")
 _SUBSETS = {"tau": ALL_EXPLAINERS, "tau_without_controls": WITHOUT_CONTROLS}  # of run folders
-_CORRELATIONS = ("metric", "variant", "family", "gold", "agreement", "subset", "tau", "circular")
-_INSTANCES = ("metric", "variant", "gold", "agreement", "subset", "tau", "d")
+_CORRELATIONS = ("metric", "variant", "family", "truth", "agreement", "subset", "tau", "circular")
+_INSTANCES = ("metric", "variant", "truth", "agreement", "subset", "tau", "d")
 
 
 def read_rows(folder: Path) -> pd.DataFrame:
@@ -79,12 +79,12 @@ def _compute_rows(
     controls = metrics.drop_duplicates("explainer").set_index("explainer")["control"].reindex(names).to_numpy(bool)
     judged = metrics[metrics["role"] == "judged"].drop_duplicates(["metric", "variant"])
     pairs = list(judged[["metric", "variant", "better"]].itertuples(index=False, name=None))
-    for gold, facts in record.truths.items():
-        true = places.get((settings.agreement, gold))
+    for truth, facts in record.truths.items():
+        true = places.get((settings.agreement, truth))
         if true is None:
             continue
         for metric, variant, better in pairs:
-            key, ours = (metric, variant, gold), places[metric, variant]
+            key, ours = (metric, variant, truth), places[metric, variant]
             there = np.asarray(~np.isnan(values[ours]) & ~np.isnan(values[true]))
             concordant = order[ours] * order[true] * (1.0 if better == "higher" else -1.0)
             found = _taus(concordant, values[true], there, controls, made[ours] | made[true])
@@ -92,7 +92,7 @@ def _compute_rows(
                 continue
             _check_taus(found, {name: float(lines_of[key]["tau"]) for name, lines_of in stored.items()}, key)
             lines.append({
-                "data": record.data.name, "judge": record.model.name, "truth": gold,
+                "data": record.data.name, "judge": record.model.name, "truth": truth,
                 "question": facts.question, "seed": settings.seed, "k": settings.k,
                 "metric": metric, "variant": variant, "block": record.metrics[metric].block,
                 "title": make_metric_title(metric, variant, record).plain,
@@ -112,7 +112,7 @@ def _compute_rows(
 
 def _by_key(table: pd.DataFrame, agreed: str) -> dict[tuple[Any, ...], dict[Any, Any]]:
     lines = table[table["agreement"] == agreed].to_dict("records")
-    return {(line["metric"], line["variant"], line["gold"]): line for line in lines}
+    return {(line["metric"], line["variant"], line["truth"]): line for line in lines}
 
 
 def signs(values: Floats) -> Floats:

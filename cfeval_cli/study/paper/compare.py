@@ -19,16 +19,16 @@ from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.study.paper import comparison_tables, document
 from cfeval_cli.study.paper.audit import audit_paper
 from cfeval_cli.study.paper.published import Better, Pair, Published, load, read
-from cfeval_cli.study.paper.verdicts import Verdict, Word, judge, list_golds
+from cfeval_cli.study.paper.verdicts import Verdict, Word, judge, list_truths
 from cfeval_cli.study.paper.views import Computed, Printed, computed
 from cfeval_cli.study.run_folders import write_texts
 
 CELLS = [
-    "table", "dataset", "metric", "variant", "explainer", "coefficient", "gold", "seeds", "cfeval", "deviation",
+    "table", "dataset", "metric", "variant", "explainer", "coefficient", "truth", "seeds", "cfeval", "deviation",
     "paper", "difference", "cfeval_rank", "paper_rank",
 ]  # fmt: skip
 VERDICTS = [
-    "claim", "text", "scope", "gold", "verdict", "seeds", "holds_in", "low", "high", "p", "p_holm", "tests", "needed",
+    "claim", "text", "scope", "truth", "verdict", "seeds", "holds_in", "low", "high", "p", "p_holm", "tests", "needed",
     "by_paper_figures", "figures",
 ]  # fmt: skip
 _COUNTED: dict[Word, tuple[str, str]] = {  # of one claim, and of several
@@ -48,13 +48,13 @@ class Comparison:
 
     @property
     def answer(self) -> str:
-        """Count the verdicts under the first definition of gold."""
-        gold = self.verdicts[0].gold
-        verdicts = [one for one in self.verdicts if one.gold == gold]
+        """Count the verdicts under the first truth."""
+        truth = self.verdicts[0].truth
+        verdicts = [one for one in self.verdicts if one.truth == truth]
         counts = {word: sum(one.word == word for one in verdicts) for word in _COUNTED}
         text = ", ".join(f"{count} {_COUNTED[word][count != 1]}" for word, count in counts.items() if count)
         seeds = max(one.seeds for one in verdicts)
-        return f"of the paper's {len(verdicts)} claims {text} (gold {gold}, {seeds} seed{'s' * (seeds != 1)})"
+        return f"of the paper's {len(verdicts)} claims {text} (truth: {truth}, {seeds} seed{'s' * (seeds != 1)})"
 
     @property
     def brief(self) -> Table:
@@ -82,7 +82,7 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
 def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
     low, high = verdict.interval
     return {
-        "claim": verdict.claim.id, "text": verdict.claim.text, "scope": verdict.claim.scope, "gold": verdict.gold,
+        "claim": verdict.claim.id, "text": verdict.claim.text, "scope": verdict.claim.scope, "truth": verdict.truth,
         "verdict": verdict.word, "seeds": verdict.seeds, "holds_in": verdict.holds_in, "low": low, "high": high,
         "p": verdict.p, "p_holm": verdict.corrected, "tests": verdict.tests, "needed": verdict.needed or "",
         "by_paper_figures": {None: "not printed", True: "holds", False: "does not hold"}[verdict.printed],
@@ -96,13 +96,13 @@ def _list_values(published: Published, views: Sequence[Computed]) -> Iterator[di
     for series in published.series:
         key, pair = (series.table, series.dataset), series.pair
         paper_ranks = paper.ranked(key, pair)
-        for gold in list_golds(views):
-            values = [view.values(key, pair) for view in views if view.gold == gold and key in view.runs]
+        for truth in list_truths(views):
+            values = [view.values(key, pair) for view in views if view.truth == truth and key in view.runs]
             seeds = {name: np.array([one[name] for one in values if name in one]) for name in series.figures}
             cfeval_ranks = _rank_means(seeds, series.better or "lower")
             for name, figure in series.figures.items():
                 yield {
-                    **_locate(series.table, series.dataset, pair, gold), "explainer": name, "coefficient": "",
+                    **_locate(series.table, series.dataset, pair, truth), "explainer": name, "coefficient": "",
                     **_summarise(seeds[name], figure.value),
                     "cfeval_rank": cfeval_ranks[name], "paper_rank": paper_ranks[name],
                 }  # fmt: skip
@@ -116,16 +116,16 @@ def _rank_means(seeds: Mapping[str, Floats], better: Better) -> dict[str, float]
 def _list_coefficients(published: Published, views: Sequence[Computed]) -> Iterator[dict[str, Any]]:
     """List τ and ρ of Tables 2 and 3."""
     for one in published.coefficients:
-        for gold in list_golds(views):
-            values = [view.coefficient(one.source, one.pair, one.kind) for view in views if view.gold == gold]
+        for truth in list_truths(views):
+            values = [view.coefficient(one.source, one.pair, one.kind) for view in views if view.truth == truth]
             yield {
-                **_locate(one.table, one.dataset, one.pair, gold), "explainer": "", "coefficient": one.kind,
+                **_locate(one.table, one.dataset, one.pair, truth), "explainer": "", "coefficient": one.kind,
                 **_summarise(np.array([value for value in values if not isnan(value)]), one.figure.value),
             }  # fmt: skip
 
 
-def _locate(table: str, dataset: str, pair: Pair, gold: str) -> dict[str, str]:
-    return {"table": table, "dataset": dataset, "metric": pair[0], "variant": pair[1], "gold": gold}
+def _locate(table: str, dataset: str, pair: Pair, truth: str) -> dict[str, str]:
+    return {"table": table, "dataset": dataset, "metric": pair[0], "variant": pair[1], "truth": truth}
 
 
 def _summarise(values: Floats, paper: float) -> dict[str, float]:

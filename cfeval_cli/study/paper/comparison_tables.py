@@ -11,7 +11,7 @@ import pandas as pd
 from cfeval_cli.report.numbers import fixed
 from cfeval_cli.report.table import DASH, Cell, Row, Table, Title
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Coefficient, Key, Published
-from cfeval_cli.study.paper.verdicts import LEVEL, Verdict, count_needed_seeds, list_golds
+from cfeval_cli.study.paper.verdicts import LEVEL, Verdict, count_needed_seeds, list_truths
 from cfeval_cli.study.paper.views import EXPERIMENTS, Computed
 
 _SIGNS = {"tau": "τ", "rho": "ρ"}
@@ -31,8 +31,8 @@ def build_claims(verdicts: Sequence[Verdict]) -> Table:
 
 
 def _tabulate_claims(verdicts: Sequence[Verdict], titles: Mapping[str, str], write: Any, notes: Sequence[str]) -> Table:
-    golds = list(dict.fromkeys(one.gold for one in verdicts))
-    header = [*map(Title, ("claim", "paper's\u00a0own figures", *(f"cfeval, gold: {gold}" for gold in golds)))]
+    truths = list(dict.fromkeys(one.truth for one in verdicts))
+    header = [*map(Title, ("claim", "paper's\u00a0own figures", *(f"cfeval, truth: {truth}" for truth in truths)))]
     rows: dict[str, list[Cell]] = {}
     for one in verdicts:
         rows.setdefault(one.claim.id, [_BY_PAPER[one.printed]]).append(write(one))
@@ -80,22 +80,22 @@ def _explain_verdicts(verdicts: Sequence[Verdict]) -> list[str]:
 def build_tables(
     published: Published, cells: pd.DataFrame, views: Sequence[Computed], numbers: Sequence[str]
 ) -> list[Table]:
-    """Build the paper's tables beside those of cfeval, under the first definition of gold."""
-    gold = list_golds(views)[0]
-    some = cells[(cells["gold"] == gold)]
+    """Build the paper's tables beside those of cfeval, under the first truth."""
+    truth = list_truths(views)[0]
+    some = cells[(cells["truth"] == truth)]
     built = []
     for number in sorted(numbers):
         if number == "2" and some.loc[some["table"] == "2", "seeds"].max() > 0:
-            built.append(_build_coefficients(published, some[some["table"] == "2"], gold))
+            built.append(_build_coefficients(published, some[some["table"] == "2"], truth))
         for table, dataset in EXPERIMENTS:
             lines = some[(some["table"] == table) & (some["dataset"] == dataset)]
             if table == number and lines["seeds"].max() > 0:
-                runs = [view for view in views if view.gold == gold and (table, dataset) in view.runs]
-                built.append(_build_values(published, lines, (table, dataset), runs, gold))
+                runs = [view for view in views if view.truth == truth and (table, dataset) in view.runs]
+                built.append(_build_values(published, lines, (table, dataset), runs, truth))
     return built
 
 
-def _build_values(published: Published, cells: pd.DataFrame, key: Key, views: Sequence[Computed], gold: str) -> Table:
+def _build_values(published: Published, cells: pd.DataFrame, key: Key, views: Sequence[Computed], truth: str) -> Table:
     """Build Table 1 or 3 with two lines for each metric: that of cfeval, and that of the paper."""
     table, dataset = key
     explainers = list(published.of(key)[0].figures)
@@ -120,17 +120,17 @@ def _build_values(published: Published, cells: pd.DataFrame, key: Key, views: Se
         title = Title(series.title, ["cfeval"], direction=series.better or "none")
         blocks.append([Row(title, rows[0]), Row(Title("paper"), rows[1])])
     return Table(
-        f"Table {table}, {DATASETS[dataset]}: paper and cfeval", header, blocks, _note(published, key, views, gold)
+        f"Table {table}, {DATASETS[dataset]}: paper and cfeval", header, blocks, _note(published, key, views, truth)
     )
 
 
-def _note(published: Published, key: Key, views: Sequence[Computed], gold: str) -> list[str]:
+def _note(published: Published, key: Key, views: Sequence[Computed], truth: str) -> list[str]:
     records = [view.runs[key].record for view in views]
     accuracy = [record.accuracy["test"] for record in records]
     printed = published.texts.get((key[1], "accuracy", "test"))
     notes = [
         f"cfeval: mean ± standard deviation over {len(views)} seeds ({', '.join(str(view.seed) for view in views)}), "
-        f"{records[0].instances:,} instances each, gold: {gold}. Ranks of cfeval are those of the means, ranks of "
+        f"{records[0].instances:,} instances each, truth: {truth}. Ranks of cfeval are those of the means, ranks of "
         "the paper those of its values. Bold: the same rank as in the paper.",
         f"Test accuracy of cfeval: {min(accuracy):.2%} to {max(accuracy):.2%}"
         + (f"; of the paper: {printed.printed} %." if printed else "."),
@@ -148,7 +148,7 @@ def _write_rank(value: float, deviation: float, rank: float, ranks: Sequence[flo
     return Cell(value, deviation=deviation, rank=rank, is_tied=is_tied, bold=bold, form=fixed(4))
 
 
-def _build_coefficients(published: Published, cells: pd.DataFrame, gold: str) -> Table:
+def _build_coefficients(published: Published, cells: pd.DataFrame, truth: str) -> Table:
     columns = [(dataset, kind) for dataset in DATASETS for kind in _SIGNS]
     header = [Title("Metric")]
     header += [
@@ -167,8 +167,8 @@ def _build_coefficients(published: Published, cells: pd.DataFrame, gold: str) ->
             row += _write_coefficient(printed.get((title, dataset, kind)), by_place)
         rows.append(Row(Title(title), row))
     notes = [
-        f"cfeval: mean ± standard deviation over the seeds, gold: {gold}. Paper: as printed; {DASH} where it prints 0 "
-        "for a metric that was not computed. C_soft (cont.) of Adults is that of the discrete search, as in Table 1."
+        f"cfeval: mean ± standard deviation over the seeds, truth: {truth}. Paper: as printed; {DASH} where it prints "
+        "0 for a metric that was not computed. C_soft (cont.) of Adults is that of the discrete search, as in Table 1."
     ]
     return Table("Table 2: paper and cfeval", header, [rows], notes)
 

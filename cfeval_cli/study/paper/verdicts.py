@@ -1,4 +1,4 @@
-"""The paper's claims judged by runs: over all seeds, under each definition of gold.
+"""The paper's claims judged by runs: over all seeds, under each truth.
 
 Runs that differ in the seed only are independent draws of what a seed decides (split, training, explainers, search) on
 the same data. The share of seeds in which a claim is true is thus a proportion with an exact interval. It holds for
@@ -31,10 +31,10 @@ Word = Literal["holds", "refuted", "does not hold", "open", "not computed"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim under one definition of gold."""
+    """A claim under one truth."""
 
     claim: Claim
-    gold: str
+    truth: str
     printed: bool | None  # by the paper's own figures
     seeds: int
     holds_in: int
@@ -84,7 +84,7 @@ def count_needed_seeds(hits: int, of: int, tests: int) -> int | None:
 
 
 def judge(published: Published, views: Sequence[Computed]) -> list[Verdict]:
-    """Judge all claims under all leading definitions of gold, as one family of tests."""
+    """Judge all claims under all truths, as one family of tests."""
     return correct(list(_judge_each(published, views)))
 
 
@@ -99,12 +99,12 @@ def _judge_each(published: Published, views: Sequence[Computed]) -> Iterator[Ver
     paper = Printed(published)
     for claim in CLAIMS:
         by_paper = claim.ask(paper)
-        for gold in list_golds(views):
-            answers = [answer for view in views if view.gold == gold and (answer := claim.ask(view)) is not None]
+        for truth in list_truths(views):
+            answers = [answer for view in views if view.truth == truth and (answer := claim.ask(view)) is not None]
             names = answers[0][1] if answers else {}
             yield Verdict(
                 claim=claim,
-                gold=gold,
+                truth=truth,
                 printed=None if by_paper is None else by_paper[0],
                 seeds=len(answers),
                 holds_in=sum(is_true for is_true, _ in answers),
@@ -112,6 +112,6 @@ def _judge_each(published: Published, views: Sequence[Computed]) -> Iterator[Ver
             )
 
 
-def list_golds(views: Sequence[Computed]) -> list[str]:
-    """List the leading definitions of gold, the paper's first."""
-    return sorted({view.gold for view in views}, key=lambda gold: (gold != "signed", gold))
+def list_truths(views: Sequence[Computed]) -> list[str]:
+    """List the truths, the paper's first."""
+    return sorted({view.truth for view in views}, key=lambda truth: (truth != "signed", truth))

@@ -1,4 +1,4 @@
-"""The paper's experiments as one seed and one definition of gold have them: printed, or computed."""
+"""The paper's experiments as one seed and one truth have them: printed, or computed."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ class Printed:
 
 @dataclass(frozen=True)
 class Computed:
-    """Runs of the experiments with one seed and one leading definition of gold."""
+    """Runs of the experiments with one seed and one truth."""
 
     seed: int
-    gold: str
+    truth: str
     runs: Mapping[Key, SweepRun]
     paths: Mapping[Key, Path]
 
     def values(self, key: Key, pair: Pair) -> dict[str, float]:
-        """From metrics.csv; the truth is that of the leading gold."""
+        """From metrics.csv; the truth is that of the first truth."""
         lines = self._lines(key, pair)
         return dict(zip(lines["explainer"], lines["value"], strict=True))
 
@@ -110,7 +110,7 @@ class Computed:
         found: dict[tuple[Key, Pair], Mapping[Any, Any]] = {}
         for key, run in self.runs.items():
             told = select_subset(run.correlations)
-            mine = (told["family"] == "explainers") & (told["agreement"] == "recall") & (told["gold"] == self.gold)
+            mine = (told["family"] == "explainers") & (told["agreement"] == "recall") & (told["truth"] == self.truth)
             for line in told[mine].to_dict("records"):
                 found.setdefault((key, (line["metric"], line["variant"])), line)
         return found
@@ -133,7 +133,7 @@ class Computed:
         return found
 
     def _lines(self, key: Key, pair: Pair) -> pd.DataFrame:
-        pair = (pair[0], self.gold) if pair == TRUTH else pair
+        pair = (pair[0], self.truth) if pair == TRUTH else pair
         return self._metrics.get((key, pair), pd.DataFrame(columns=["explainer", "value", "better"]))
 
     @cached_property
@@ -148,7 +148,7 @@ class Computed:
 
 
 def computed(folders: Sequence[Path]) -> list[Computed]:
-    """Sort runs by gold and seed, and by the experiment that they are; others are refused."""
+    """Sort runs by truth and seed, and by the experiment that they are; others are refused."""
     found: dict[tuple[str, int], dict[Key, tuple[SweepRun, Path]]] = {}
     alike: dict[Key, tuple[dict[str, Any], Path]] = {}  # what all runs of an experiment must share
     for path in find_run_folders(folders):
@@ -167,20 +167,20 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
                 f"{path} has {name}={value}, and the paper's definition is {name}={wanted}: its figures cannot be held "
                 "against the paper's. Run the experiment without that setting, or leave the folder out."
             )
-        mine = found.setdefault((run.record.settings.gold[0], run.seed), {})
+        mine = found.setdefault((run.record.settings.truth[0], run.seed), {})
         if key in mine:
-            raise UserError(f"{path} and {mine[key][1]} are the same experiment with the same seed and gold.")
+            raise UserError(f"{path} and {mine[key][1]} are the same experiment with the same seed and truth.")
         mine[key] = run, path
         first, where = alike.setdefault(key, (_described(run), path))
         for name, value in _described(run).items():
             if first.get(name) != value:
                 raise UserError(
                     f"{path} has {name} {value}, and {where} has {first.get(name)}: only runs of an experiment that "
-                    "differ in nothing but seed and gold can be compared. Leave some out."
+                    "differ in nothing but seed and truth can be compared. Leave some out."
                 )
     return [
-        Computed(seed, gold, {k: run for k, (run, _) in mine.items()}, {k: path for k, (_, path) in mine.items()})
-        for (gold, seed), mine in sorted(found.items())
+        Computed(seed, truth, {k: run for k, (run, _) in mine.items()}, {k: path for k, (_, path) in mine.items()})
+        for (truth, seed), mine in sorted(found.items())
     ]
 
 
@@ -205,8 +205,7 @@ def _undefined(run: SweepRun) -> tuple[str, str, str] | None:
     for name, wanted in (DEFINED | CHOSEN).items():
         if told[name] != wanted:
             return name, told[name], wanted
-    golds = settings.gold
-    return None if len(golds) == 1 else ("gold", f"[{','.join(golds)}]", golds[0])
+    return None
 
 
 _COMPONENTS = ("dataset", "model", "explainer", "search", "distance", "metric")

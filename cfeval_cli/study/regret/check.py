@@ -19,7 +19,7 @@ from cfeval_cli.study.run_folders import find_run_folders, report_damage, write_
 from cfeval_cli.study.words import write_count
 
 _RECORD = (
-    "data.name", "model.name", "settings.gold", "settings.agreement", "settings.seed", "settings.k", "removals",
+    "data.name", "model.name", "settings.truth", "settings.agreement", "settings.seed", "settings.k", "removals",
 )  # fmt: skip
 
 

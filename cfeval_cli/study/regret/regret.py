@@ -105,12 +105,11 @@ def list_choices(record: RunRecord, metrics: pd.DataFrame) -> list[ExplainerChoi
     settings, questions, choices = record.settings, record.questions, []
     candidates = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool)]
     for question in QUESTIONS:
-        golds = [gold for gold in [*settings.gold, *questions] if gold in questions]
         # a truth of this very question comes before one that answers both
-        gold = next((gold for wanted in (question, "either") for gold in golds if questions[gold] == wanted), None)
-        if gold is None:
+        name = next((name for wanted in (question, "either") for name in questions if questions[name] == wanted), None)
+        if name is None:
             continue
-        is_true_score = (candidates["metric"] == settings.agreement) & (candidates["variant"] == gold)
+        is_true_score = (candidates["metric"] == settings.agreement) & (candidates["variant"] == name)
         true_scores = candidates[is_true_score & candidates["value"].notna()]
         for circular in ("keep", "drop"):
             is_kept = ~true_scores["circular"].astype(bool) | (circular == "keep")

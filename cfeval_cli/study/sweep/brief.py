@@ -67,8 +67,8 @@ def _build_tau_cells(correlations: pd.DataFrame, record: RunRecord) -> dict[str,
     without_controls = select_subset(rows, WITHOUT_CONTROLS)
     rows = without_controls if without_controls["mean"].notna().any() else select_subset(rows)
     by_question: dict[str, dict[Pair, Cell]] = {}
-    for gold, name in name_truths(settings.gold, record).items():
-        lines = rows[(rows["gold"] == gold) & rows["mean"].notna()]
+    for truth, name in name_truths(settings.truth, record).items():
+        lines = rows[(rows["truth"] == truth) & rows["mean"].notna()]
         if len(lines):
             by_question[name] = {
                 (line["metric"], line["variant"]): Cell(
@@ -88,10 +88,10 @@ def _build_stability(sweep: Sweep, stability: pd.DataFrame) -> Table:
     stability, ranges = select_subset(stability, subset), list_range_columns(stability.columns.astype(str))
     questions: dict[str, str] = {}
     for run in sweep.runs:
-        questions = {**name_truths(run.record.settings.gold, run.record), **questions}
+        questions = {**name_truths(run.record.settings.truth, run.record), **questions}
     form = fixed(2)
     header = [Title("Metric"), Title("same\u00a0order", ("lowest",))]
-    header += [Title(f"τ {questions.get(gold, gold)}") for gold in ranges]
+    header += [Title(f"τ {questions.get(truth, truth)}") for truth in ranges]
     blocks: dict[str, list[Row]] = {}
     for line in stability[(stability["key"] == ANY_SETTING) & (stability["pairs"] > 0)].to_dict("records"):
         cells = [Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form)]

@@ -43,7 +43,7 @@ def write_conclusion(sweep: Sweep, correlations: pd.DataFrame) -> Conclusion:
     if has_one_group:
         by_question = next(iter(tests.values()))
     else:
-        by_question = {name: _compare_means(sweep, taus[taus["gold"] == gold]) for gold, name in names.items()}
+        by_question = {name: _compare_means(sweep, taus[taus["truth"] == truth]) for truth, name in names.items()}
     points = [] if has_one_group else _list_group_conclusions(sweep, tests)
     points += _describe_explainers(taus)
     points.append(
@@ -94,8 +94,8 @@ def name_leading_truths(sweep: Sweep, taus: pd.DataFrame) -> dict[str, str]:
     """Return the leading truths of the runs with the names of their questions."""
     names: dict[str, str] = {}
     for run in sweep.runs:
-        names = {**name_truths(run.record.settings.gold, run.record), **names}
-    return {gold: names.get(gold, gold) for gold in dict.fromkeys(taus["gold"])}
+        names = {**name_truths(run.record.settings.truth, run.record), **names}
+    return {truth: names.get(truth, truth) for truth in dict.fromkeys(taus["truth"])}
 
 
 def _compare_means(sweep: Sweep, taus: pd.DataFrame) -> Conclusion:
@@ -108,7 +108,7 @@ def _compare_means(sweep: Sweep, taus: pd.DataFrame) -> Conclusion:
     )
     means = means[means["n"] == n_runs] if (means["n"] == n_runs).any() else means
     runs = [sweep.runs[number] for number in dict.fromkeys(taus["run"])]
-    rankings = describe_ranked_explainers(runs, str(taus["gold"].iloc[0]), means.index, controls=False)
+    rankings = describe_ranked_explainers(runs, str(taus["truth"].iloc[0]), means.index, controls=False)
     largest = select_largest_ranking(rankings)
     # τ over other explainers is another quantity
     means = means[[ranking == largest for ranking in rankings]]

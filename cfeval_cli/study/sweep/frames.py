@@ -20,6 +20,7 @@ from cfeval_cli.study.sweep.runs import Sweep, SweepRun, collect_taus, describe_
 
 _STABILITY = ["metric", "variant", "subset", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
 # parts of the keys of random streams, which never change
+_STREAM_NAMES = {"shapley": "centered"}  # keys of random streams are frozen: the former name of this truth
 _STREAMS = {ALL_EXPLAINERS: "tau", WITHOUT_CONTROLS: "tau_without_controls"}
 
 
@@ -48,16 +49,16 @@ def sort_key(name: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
-def make_range_columns(gold: str) -> tuple[str, str]:
+def make_range_columns(truth: str) -> tuple[str, str]:
     """Return the columns of stability.csv that have the range of τ with a truth."""
-    return f"truth_tau_lowest_{gold}", f"truth_tau_highest_{gold}"
+    return f"truth_tau_lowest_{truth}", f"truth_tau_highest_{truth}"
 
 
 def list_range_columns(columns: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the columns of stability.csv that have the range of τ, by truth."""
     prefix, _ = make_range_columns("")
-    golds = [name.removeprefix(prefix) for name in columns if name.startswith(prefix)]
-    return {gold: make_range_columns(gold) for gold in golds}
+    truths = [name.removeprefix(prefix) for name in columns if name.startswith(prefix)]
+    return {truth: make_range_columns(truth) for truth in truths}
 
 
 def _list_runs(sweep: Sweep) -> pd.DataFrame:
@@ -112,7 +113,7 @@ def _count_moves(rows: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
 
 def _aggregate_correlations(sweep: Sweep) -> pd.DataFrame:
     rows = _concatenate(sweep, "correlations")
-    metric_keys = ["group", "metric", "variant", "family", "gold", "agreement"]
+    metric_keys = ["group", "metric", "variant", "family", "truth", "agreement"]
     keys = [*metric_keys, "subset"]
     tau, rho = (
         aggregate_over_seeds(part, keys, name, f"{name}_se").assign(coefficient=name)
@@ -133,10 +134,10 @@ def _add_ranked_explainers(sweep: Sweep, means: pd.DataFrame) -> pd.DataFrame:
     means = means.assign(ranked="")
     groups = list(sweep.groups.values())
     rows = means[means["family"] == "explainers"]
-    for (group, gold, subset), lines in rows.groupby(["group", "gold", "subset"], sort=False):
+    for (group, truth, subset), lines in rows.groupby(["group", "truth", "subset"], sort=False):
         pairs = zip(lines["metric"], lines["variant"], strict=True)
         has_controls = subset == ALL_EXPLAINERS
-        ranked = describe_ranked_explainers(groups[int(str(group))], str(gold), pairs, controls=has_controls)
+        ranked = describe_ranked_explainers(groups[int(str(group))], str(truth), pairs, controls=has_controls)
         means.loc[lines.index, "ranked"] = ranked
     return means
 
@@ -152,19 +153,19 @@ def _add_tests(sweep: Sweep, means: pd.DataFrame) -> pd.DataFrame:
         is_tested = (means["group"] == number) & (means["family"] == "explainers") & (means["coefficient"] != "rho")
         is_tested &= means["agreement"] == runs[0].record.settings.agreement
         is_tested &= ~means["metric"].isin(list_truth_metrics(merge_records(runs)))
-        for (gold, subset), lines in means[is_tested].groupby(["gold", "subset"], sort=False):
+        for (truth, subset), lines in means[is_tested].groupby(["truth", "subset"], sort=False):
             pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
-            by_run = [_pivot_taus(run.correlations, run, str(gold), str(subset), pairs)[0] for run in runs]
-            draws = [_pivot_taus(run.draws, run, str(gold), str(subset), pairs) for run in runs]
-            stream = f"{gold}.{_STREAMS[str(subset)]}"
+            by_run = [_pivot_taus(run.correlations, run, str(truth), str(subset), pairs)[0] for run in runs]
+            draws = [_pivot_taus(run.draws, run, str(truth), str(subset), pairs) for run in runs]
+            stream = f"{_STREAM_NAMES.get(str(truth), truth)}.{_STREAMS[str(subset)]}"
             tests = compare_metrics_over_seeds(np.stack(by_run), draws, stream, lines["ranked"].tolist())
             means.loc[lines.index, COLUMNS] = tests[COLUMNS].to_numpy()
     return means
 
 
-def _pivot_taus(table: pd.DataFrame, run: SweepRun, gold: str, subset: str, pairs: pd.MultiIndex) -> Floats:
+def _pivot_taus(table: pd.DataFrame, run: SweepRun, truth: str, subset: str, pairs: pd.MultiIndex) -> Floats:
     """Return τ with a column for each metric, and a row for each resample, or one row for the run itself."""
-    is_wanted = (table["gold"] == gold) & (table["agreement"] == run.record.settings.agreement)
+    is_wanted = (table["truth"] == truth) & (table["agreement"] == run.record.settings.agreement)
     is_wanted &= table["subset"] == subset
     is_wanted = is_wanted & (table["family"] == "explainers") if "family" in table else is_wanted
     lines = np.flatnonzero(is_wanted)
@@ -197,8 +198,8 @@ def _compute_stability(sweep: Sweep) -> pd.DataFrame:
             for key, is_selected in selected.items():
                 names = {"metric": metric, "variant": variant, "subset": subset, "key": key}
                 lines.append({**names, **stability.line(is_selected), **of_truths})
-    golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record.settings.gold)
-    range_columns = [column for gold in golds for column in make_range_columns(gold)]
+    reported = dict.fromkeys(truth for run in sweep.runs for truth in run.record.settings.truth)
+    range_columns = [column for truth in reported for column in make_range_columns(truth)]
     return pd.DataFrame(lines, columns=[*_STABILITY, *range_columns])
 
 
@@ -207,7 +208,7 @@ def _compute_tau_ranges(sweep: Sweep) -> Mapping[Any, Mapping[str, float]]:
     rows = collect_taus(sweep)
     rows = rows[rows["family"] == "explainers"]
     ranges: dict[Any, dict[str, float]] = {}
-    for (metric, variant, subset, gold), tau in rows.groupby(["metric", "variant", "subset", "gold"])["tau"]:
-        lowest, highest = make_range_columns(str(gold))
+    for (metric, variant, subset, truth), tau in rows.groupby(["metric", "variant", "subset", "truth"])["tau"]:
+        lowest, highest = make_range_columns(str(truth))
         ranges.setdefault((metric, variant, subset), {}).update({lowest: float(tau.min()), highest: float(tau.max())})
     return ranges

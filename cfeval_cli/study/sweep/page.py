@@ -115,8 +115,8 @@ def draw_figures(sweep: Sweep) -> dict[str, Plot]:
         return {}
     plots = {}
     with apply_style():
-        for number, (gold, question) in enumerate(name_leading_truths(sweep, taus).items()):
-            rows, suffix = taus[taus["gold"] == gold], f"_{gold}" * (number > 0)
+        for number, (truth, question) in enumerate(name_leading_truths(sweep, taus).items()):
+            rows, suffix = taus[taus["truth"] == truth], f"_{truth}" * (number > 0)
             if len(sweep.groups) <= _MAX_PANELS:
                 plots[f"agreement{suffix}"] = _plot_groups(sweep, rows, question)
             for key in sweep.varied:

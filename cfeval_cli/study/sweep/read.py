@@ -20,10 +20,10 @@ _RESAMPLES = "tau_resamples.parquet"
 _RECORD = (
     "status", "settings", "explainers", "metrics", "removals", "search", "setup", "data", "accuracy", "instances",
 )  # fmt: skip
-_SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
+_SETTINGS = ("seed", "k", "truth", "agreement", "incomplete")
 _METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "n", "better", "moves"]
 _CORRELATIONS = [
-    "metric", "variant", "family", "gold", "agreement", "subset", "explainers", "tau", "tau_se", "rho", "rho_se",
+    "metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_se", "rho", "rho_se",
     "moves",
 ]  # fmt: skip
 

@@ -19,9 +19,9 @@ from cfeval_cli.statistics.correlation import GRADED
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 
 DEFAULT = "default"  # the value of a setting that other runs override
-SETTING_PREFIX = "setting."  # of columns with settings, since gold is a setting and a column
+SETTING_PREFIX = "setting."  # of columns with settings, since truth is a setting and a column
 _IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|training|strict|redo|cache|executor|hydra)([./@].*)?")
-_TAU_COLUMNS = ["metric", "variant", "family", "gold", "subset", "explainers", "tau", "moves"]
+_TAU_COLUMNS = ["metric", "variant", "family", "truth", "subset", "explainers", "tau", "moves"]
 _RUN_SEPARATOR = " | "
 
 
@@ -140,22 +140,22 @@ def merge_records(runs: Sequence[SweepRun]) -> RunRecord:
     return records[0].model_copy(update=entries)
 
 
-def find_ranked_explainers(run: SweepRun, gold: str, *, controls: bool) -> dict[tuple[str, str], str]:
+def find_ranked_explainers(run: SweepRun, truth: str, *, controls: bool) -> dict[tuple[str, str], str]:
     """Return the explainers that each metric and variant ranks, of those that the truth ranks too."""
     rows = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
     rows = rows if controls else rows[rows["control"] != 1]
     names: dict[tuple[str, str], set[str]] = {}
     for metric, variant, explainer in zip(rows["metric"], rows["variant"], rows["explainer"], strict=True):
         names.setdefault((metric, variant), set()).add(explainer)
-    ranked_by_truth = names.get((run.record.settings.agreement, gold), set())
+    ranked_by_truth = names.get((run.record.settings.agreement, truth), set())
     return {pair: " ".join(sorted(ranked & ranked_by_truth)) for pair, ranked in names.items()}
 
 
 def describe_ranked_explainers(
-    runs: Sequence[SweepRun], gold: str, pairs: Iterable[tuple[str, str]], *, controls: bool
+    runs: Sequence[SweepRun], truth: str, pairs: Iterable[tuple[str, str]], *, controls: bool
 ) -> list[str]:
     """Return the explainers that each metric ranks: once if they are the same in all runs, otherwise for each run."""
-    by_run = [find_ranked_explainers(run, gold, controls=controls) for run in runs]
+    by_run = [find_ranked_explainers(run, truth, controls=controls) for run in runs]
     return [_RUN_SEPARATOR.join(dict.fromkeys(ranked.get(pair, "") for ranked in by_run)) for pair in pairs]
 
 
@@ -176,7 +176,7 @@ def collect_taus(sweep: Sweep) -> pd.DataFrame:
     parts = []
     for number, run in enumerate(sweep.runs):
         rows, settings = run.correlations, run.record.settings
-        is_leading = (rows["family"] == "explainers") & rows["gold"].isin(settings.gold)
+        is_leading = (rows["family"] == "explainers") & rows["truth"].isin(settings.truth)
         is_leading &= rows["agreement"] == settings.agreement
         rows = rows[is_leading] if is_leading.any() else rows[rows["family"] == GRADED]
         rows = rows[~rows["metric"].isin(list_truth_metrics(run.record))]

@@ -41,8 +41,8 @@ def conclude_by_question(
     rows = correlations[is_leading & (correlations["coefficient"] == "tau")]
     without_controls = select_subset(rows, WITHOUT_CONTROLS)
     rows = without_controls if without_controls["p"].notna().any() else select_subset(rows)
-    names = name_truths(first.settings.gold, first)
-    tested = {name: rows[(rows["gold"] == gold) & rows["p"].notna()] for gold, name in names.items()}
+    names = name_truths(first.settings.truth, first)
+    tested = {name: rows[(rows["truth"] == truth) & rows["p"].notna()] for truth, name in names.items()}
     return {name: conclude_over_seeds(part, record) for name, part in tested.items() if len(part)}
 
 

@@ -112,24 +112,24 @@ def _build_agreements(correlations: pd.DataFrame, runs: Sequence[SweepRun], head
 def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], heading: str, detail: bool) -> Table:
     record, n_seeds, settings = merge_records(runs), len(runs), runs[0].record.settings
     rows = correlations[correlations["agreement"] == settings.agreement]
-    golds = name_truths(rows["gold"], runs[0].record)
+    truths = name_truths(rows["truth"], runs[0].record)
     header = [Title("Metric")]
-    for gold, name in golds.items():
-        is_leading = gold in settings.gold
+    for truth, name in truths.items():
+        is_leading = truth in settings.truth
         header.append(Title(f"τ {name}", marks=STAR * is_leading, term="τ"))
         header += [Title("between"), Title("within")] * is_leading
-    lines = _index_lines(rows, "gold")
-    best = {gold: _find_best(part) for gold, part in rows.groupby("gold")}
+    lines = _index_lines(rows, "truth")
+    best = {truth: _find_best(part) for truth, part in rows.groupby("truth")}
     empty = {"seeds": 0, "moves": 0, "ranked": "", **dict.fromkeys(("mean", "between", "within"), math.nan)}
     body = []
     for pair in _list_pairs(rows):
         cells = []
-        for gold in golds:
-            line = lines.get((*pair, gold), empty)
+        for truth in truths:
+            line = lines.get((*pair, truth), empty)
             marks = MOVES * bool(not pd.isna(line["moves"]) and line["moves"])
-            is_best = bool(line["seeds"]) and (line["mean"], line["ranked"]) == best[gold]
+            is_best = bool(line["seeds"]) and (line["mean"], line["ranked"]) == best[truth]
             cells.append(replace(_build_mean_cell(line, n_seeds, fixed(3)), marks=marks, bold=is_best))
-            if gold in settings.gold:
+            if truth in settings.truth:
                 cells += [Cell(line[name], form=fixed(3)) for name in ("between", "within")]
         body.append(Row(make_metric_title(*pair, record), cells))
     notes = [
@@ -167,7 +167,7 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
         keys.remove(ANY_SETTING)  # the same as the only setting that varies
-    header = [Title("Metric"), *map(Title, keys), *(Title(f"τ with {gold}", term="τ") for gold in ranges)]
+    header = [Title("Metric"), *map(Title, keys), *(Title(f"τ with {truth}", term="τ") for truth in ranges)]
     lines, moving = _index_lines(stability, "key"), _find_moving(sweep, subset)
     blocks: dict[str, list[Row]] = {}
     leading = {run.record.settings.agreement for run in sweep.runs}
@@ -180,9 +180,9 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
             line = lines[*pair, key]
             has_pairs = bool(line["pairs"])
             cells.append(Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form) if has_pairs else Cell())
-        for gold, columns in ranges.items():
+        for truth, columns in ranges.items():
             low, high = (lines[*pair, ANY_SETTING][column] for column in columns)
-            marks = MOVES * ((*pair, gold) in moving)
+            marks = MOVES * ((*pair, truth) in moving)
             cells.append(Cell(low=low, high=high, is_range=True, marks=marks, form=form))
         row = Row(make_metric_title(*pair, record), cells)
         blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
@@ -214,7 +214,7 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
 def _find_moving(sweep: Sweep, subset: str) -> set[tuple[str, str, str]]:
     """Return metric, variant and truth of each τ that a reparametrisation of the model changes in some run."""
     rows = select_subset(collect_taus(sweep), subset)
-    return {*rows.loc[rows["moves"] == 1, ["metric", "variant", "gold"]].itertuples(index=False, name=None)}
+    return {*rows.loc[rows["moves"] == 1, ["metric", "variant", "truth"]].itertuples(index=False, name=None)}
 
 
 def _explain_moves(quantity: str, has_moving: bool) -> list[str]:

@@ -4,7 +4,7 @@ CHOSEN = (
     "explainer=[random,omission,lime,decision_boundary,shap,lr]", "explainer.lime.n_samples=50",
     "n_explain=20", "resamples=0", "removal=[zero,marginal]",
     "metric=[comprehensiveness,sufficiency,dfr,aopc,validity,validity_soft,proximity,c_soft,recall,hit]",
-    "truth=[signed,shapley,contrast]", "gold=[shapley,contrast]", "distance.space=scaled", "incomplete=keep",
+    "truth=[shapley,contrast,signed]", "distance.space=scaled", "incomplete=keep",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ TEXT = {
     "better",
     "role",
     "note",
-    "gold",
+    "truth",
     "agreement",
     "family",
     "method",
@@ -88,8 +88,8 @@ def of_run(folder):
             singles[str(line[2]), str(line[3])][line[0]][str(line[1])] = line[4] / line[5]
     found = {}
     settings = record["settings"]
-    for gold in record["truths"]:
-        truth = settings["agreement"], gold
+    for reference in record["truths"]:
+        truth = settings["agreement"], reference
         for pair in [pair for pair in cells if role[pair] == "judged"]:
             there = [name for name in cells[pair] if name in cells[truth]]
             rest = [name for name in there if not controls[name]]
@@ -102,7 +102,7 @@ def of_run(folder):
                 tau([cells[pair][name] for name in some], [cells[truth][name] for name in some])
                 for some in (there, rest, clean, strong)
             ]
-            key = record["data"]["name"], record["model"]["name"], gold, settings["seed"], settings["k"], *pair
+            key = record["data"]["name"], record["model"]["name"], reference, settings["seed"], settings["k"], *pair
             found[key] = [*four, prefers(singles[pair], singles[truth], rest, better[pair])]
     return found
 

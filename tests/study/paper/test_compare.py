@@ -51,7 +51,7 @@ def rho(ours, truth):
 
 
 def write_runs(
-    folder, seed, gold="signed", change=lambda key, pair, name, value: value, keys=tuple(SETUP), other=None,
+    folder, seed, reference="signed", change=lambda key, pair, name, value: value, keys=tuple(SETUP), other=None,
     overrides=(), **record,
 ):  # fmt: skip
     """The paper's experiments as run folders; values are the paper's, but for what `change` makes of them."""
@@ -59,11 +59,11 @@ def write_runs(
         k, levels = SETUP[key]
         series = {s.pair: {n: change(key, s.pair, n, f.value) for n, f in s.figures.items()} for s in PAPER.of(key)}
         truth = series[("recall", "signed")]
-        path = folder / f"table{key[0]}_{key[1]}" / f"{gold}-{seed}"
+        path = folder / f"table{key[0]}_{key[1]}" / f"{reference}-{seed}"
         (path / ".hydra").mkdir(parents=True)
         told = {
             "status": "complete", "search": "x", "setup": "a search", "data": {"name": key[1]}, "instances": 100,
-            "settings": {"seed": seed, "k": k, "gold": [gold], **DEFINED, **(other or {})},
+            "settings": {"seed": seed, "k": k, "truth": [reference], **DEFINED, **(other or {})},
             "accuracy": {"test": 0.75}, "levels": levels, "explainers": {name: name for name in truth},
             "explainer_settings": {"lime": {"order": "absolute"}}, "metrics": {}, "removals": {}, **record,
         }  # fmt: skip
@@ -71,18 +71,18 @@ def write_runs(
         for (metric, variant), values in series.items():
             better = "lower" if metric in LOWER else "higher"
             for name, value in values.items():
-                column = gold if metric == "recall" else variant
+                column = reference if metric == "recall" else variant
                 metrics.append((metric, column, name, np.nan, False, value, 0.01, 100, better, None))
             if metric != "recall":
                 side = [value if better == "higher" else -value for value in values.values()]
                 both = tau(side, list(truth.values())), rho(side, list(truth.values()))
-                line = (metric, variant, "explainers", gold, "recall")
+                line = (metric, variant, "explainers", reference, "recall")
                 # what the paper did not print, and what must not be compared with it
                 correlations.append((*line, "without_controls", 4, -9, 9, -9, 9, None))
                 correlations.append((*line, "all", 6, both[0], 0.1, both[1], 0.1, None))
         columns = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "n", "better", "moves"]
         pd.DataFrame(metrics, columns=columns).drop_duplicates(columns[:3]).to_csv(path / "metrics.csv", index=False)
-        columns = ["metric", "variant", "family", "gold", "agreement", "subset", "explainers", "tau", "tau_se", "rho"]
+        columns = ["metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_se", "rho"]
         columns += ["rho_se", "moves"]
         pd.DataFrame(correlations, columns=columns).drop_duplicates(["metric", "variant", "subset"]).to_csv(
             path / "correlations.csv", index=False
@@ -236,9 +236,11 @@ def test_with_many_seeds_some_claims_pass_the_correction_and_some_do_not():
 
 def test_all_claims_and_definitions_are_corrected_together(tmp_path):
     rng = np.random.default_rng(3)
-    for seed, gold in product(range(3), ("signed", "contrast")):
+    for seed, reference in product(range(3), ("signed", "contrast")):
         noise = rng.normal(size=1000).tolist()
-        write_runs(tmp_path / "runs", seed, gold, change=lambda *where, noise=noise: where[-1] + noise[hash_of(where)])
+        write_runs(
+            tmp_path / "runs", seed, reference, change=lambda *where, noise=noise: where[-1] + noise[hash_of(where)]
+        )
     done = compare([tmp_path / "runs"], tmp_path / "out")
     tested = [verdict for verdict in done.verdicts if verdict.seeds]
     assert {verdict.tests for verdict in tested} == {len(tested)} and len(tested) == 2 * len(CLAIMS)
@@ -297,7 +299,7 @@ def test_each_claim_can_fail(tmp_path):
         (lambda f: f.mkdir(), "has no run.json"),
         (
             lambda f: [write_runs(f, i, keys=(("3", "adults"),), setup=f"distance {i}") for i in (0, 1)],
-            "has setup distance 1, and .* has distance 0: only runs .* differ in nothing but seed and gold",
+            "has setup distance 1, and .* has distance 0: only runs .* differ in nothing but seed and truth",
         ),
     ],
 )
@@ -316,7 +318,6 @@ def test_what_cannot_be_compared_is_refused_by_name(tmp_path, make, message):
             ({"overrides": [f"{name}=another"]}, f"{name}=another, .* is {name}={value}")
             for name, value in CHOSEN.items()
         ),
-        ({"other": {"gold": ["signed", "contrast"]}}, r"gold=\[signed,contrast\], .* is gold=signed"),
     ],
 )
 def test_runs_that_are_not_by_the_papers_definitions_are_refused_by_folder_and_setting(tmp_path, changed, told):
@@ -331,7 +332,7 @@ def test_runs_that_are_not_by_the_papers_definitions_are_refused_by_folder_and_s
 def test_the_experiments_are_by_the_papers_definitions(name):
     plan = planned(f"experiment={name}")
     assert plan.settings.model_dump(include=set(DEFINED)) == DEFINED
-    assert len(plan.golds) == 1 and type(plan.distance).__name__.lower() == CHOSEN["distance"]
+    assert next(iter(plan.truths)) == "signed" and type(plan.distance).__name__.lower() == CHOSEN["distance"]
     assert plan.distance.space == CHOSEN["distance.space"]
     assert name == "table1_movie_reviews" or plan.search.pick == CHOSEN["search.pick"]
 

@@ -41,7 +41,7 @@ def test_make_paper_writes_everything_and_computes_nothing_twice(tmp_path, adult
     assert before == {name: (folder / name).read_bytes() for name in names}
     # the cells are the runs' own
     cells = pd.read_csv(folder / "paper.csv")
-    mine = cells[(cells["table"].astype(str) == "3") & (cells["metric"] == "dfr") & (cells["gold"] == "signed")]
+    mine = cells[(cells["table"].astype(str) == "3") & (cells["metric"] == "dfr") & (cells["truth"] == "signed")]
     values = [pd.read_csv(runs / "table3" / f"signed-{seed}" / "metrics.csv") for seed in (0, 1)]
     for line in mine[mine["coefficient"].isna()].itertuples():
         some = [v[(v["metric"] == "dfr") & (v["explainer"] == line.explainer)]["value"].item() for v in values]

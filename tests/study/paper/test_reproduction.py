@@ -19,10 +19,10 @@ PAGE = " ".join(TEXT.split())
 
 @pytest.fixture(scope="module")
 def cells():
-    """Ours and theirs, by table, dataset, metric, variant, explainer and coefficient; gold: signed."""
+    """Ours and theirs, by table, dataset, metric, variant, explainer and coefficient; truth: signed."""
     table = pd.read_csv(FILES / "paper.csv", dtype={"table": str}, keep_default_na=False, na_values={"cfeval": [""]})
     keys = ["table", "dataset", "metric", "variant", "explainer", "coefficient"]
-    return table[table["gold"] == "signed"].drop_duplicates(keys).set_index(keys).sort_index()
+    return table[table["truth"] == "signed"].drop_duplicates(keys).set_index(keys).sort_index()
 
 
 def cell(cells, table, dataset, metric, variant, explainer="", coefficient=""):
@@ -89,8 +89,8 @@ def test_what_one_random_value_would_find():
 
 
 def test_single_seeds_are_as_far_apart_as_the_text_says():
-    table = pd.read_csv(FILES / "by_seed.csv").set_index(["gold", "metric", "variant"])["tau"]
-    soft, comp = table["signed", "c_soft", "probability"], table["centered", "comprehensiveness", "del"]
+    table = pd.read_csv(FILES / "by_seed.csv").set_index(["truth", "metric", "variant"])["tau"]
+    soft, comp = table["signed", "c_soft", "probability"], table["shapley", "comprehensiveness", "del"]
     assert len(soft) == len(comp) == 5 and f"single seeds give {soft.min():.2f} to {soft.max():.2f}" in PAGE
     assert f"comprehensiveness is nearly perfect (τ = {comp.mean():.2f})" in PAGE
 
@@ -108,14 +108,14 @@ def test_claims_are_counted_and_told_as_they_were_judged():
     counts = claims["verdict"].value_counts()
     told = f"Of the {len(claims)}, {counts['refuted']} are refuted, {counts['does not hold']} do not hold"
     assert f"{told} and {counts['open']} are open" in PAGE and counts.sum() == len(claims) == 64
-    columns = ["signed", "absolute", "centered", "contrast"]
+    columns = ["signed", "absolute", "shapley", "contrast"]
     for claim, lines in claims.groupby("claim", sort=False):
-        lines = lines.set_index("gold")
+        lines = lines.set_index("truth")
         row = next(row for row in PAGE.split(" | | ") if escaped(lines["text"].iloc[0]) in row)
-        for gold in columns:
-            line = lines.loc[gold]
+        for truth in columns:
+            line = lines.loc[truth]
             share = f"{line['verdict']} ({line['holds_in']} of {line['seeds']}, {100 * float(line['low']):.0f} to"
-            assert share in row, (claim, gold)
+            assert share in row, (claim, truth)
     anchor = claims[claims["claim"] == "sparse_anchor"]["figures"].iloc[0]
     assert f"a second word for {percent(float(anchor.split()[-1]))} of the sentences" in PAGE
 
@@ -161,11 +161,11 @@ def rows_of(table):
     told = [[cell.strip() for cell in cells.split("|")] for _, cells in shown]
     expected = []
     for _, lines in table.groupby(["metric", "variant"], sort=False):
-        by = lines.set_index(["gold", "subset"])
+        by = lines.set_index(["truth", "subset"])
         row = []
-        for gold in ("centered", "contrast"):
+        for truth in ("shapley", "contrast"):
             for subset in ("all", "without_controls"):
-                row.append(f"{by.at[(gold, subset), 'tau']:.2f}" + "§" * bool(by.at[(gold, subset), "moves"]))
+                row.append(f"{by.at[(truth, subset), 'tau']:.2f}" + "§" * bool(by.at[(truth, subset), "moves"]))
         if any(float(one.rstrip("§")) for one in row):  # one that ties all is left out
             expected.append(row)
     assert told == expected
@@ -176,7 +176,7 @@ def test_the_file_of_one_trained_model_is_that_of_a_run(adults, tmp_path):
     folder = inside.run(tmp_path, "cache=off", "figures=[]", "report=false", f"data_dir={adults}")
     table = pd.read_csv(folder / "correlations.csv")
     mine = table[(table["family"] == "explainers") & (table["agreement"] == "recall") & table["tau"].notna()]
-    mine = mine[mine["gold"].isin(["centered", "contrast"])]
+    mine = mine[mine["truth"].isin(["shapley", "contrast"])]
     rows_of(mine)
     kept = pd.read_csv(FILES / "adults.csv")
     assert mine["tau"].to_numpy() == pytest.approx(kept["tau"].to_numpy(), abs=1e-6)

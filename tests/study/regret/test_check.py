@@ -33,7 +33,7 @@ def published_tables():
 
 def test_runs_are_read_and_regret_is_written(toy, made, tmp_path):
     overrides = (
-        "explainer=[random,omission,decision_boundary]", "resamples=0", "n_explain=20", "gold=[shapley,contrast]",
+        "explainer=[random,omission,decision_boundary]", "resamples=0", "n_explain=20", "truth=[shapley,contrast]",
         "metric=[comprehensiveness,validity_soft,c_soft,recall]", "removal=[marginal]",
     )  # fmt: skip
     folders = [made(toy, *overrides, "model=tree"), made(toy, *overrides, "model.max_epochs=10")]

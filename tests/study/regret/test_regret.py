@@ -125,7 +125,7 @@ def test_mean_and_t_interval_are_over_data_sets():
 
 def test_choices_are_listed_by_question_with_and_without_circular_explainers():
     record = make_record(
-        settings={"gold": ["shapley"], "agreement": "recall", "seed": 3, "k": 2}, data={"name": "d"},
+        settings={"truth": ["shapley"], "agreement": "recall", "seed": 3, "k": 2}, data={"name": "d"},
         model={"name": "Tree"},
         truths={"signed": {"question": "contribution", "arbitrary": True}, "shapley": {"question": "contribution"}},
     )  # fmt: skip
@@ -146,7 +146,7 @@ def test_choices_are_listed_by_question_with_and_without_circular_explainers():
 
 def test_truth_for_either_question_is_used_unless_question_has_its_own():
     record = make_record(
-        settings={"gold": ["used"], "agreement": "recall", "seed": 0, "k": 1}, data={"name": "d"},
+        settings={"truth": ["used"], "agreement": "recall", "seed": 0, "k": 1}, data={"name": "d"},
         model={"name": "Estimator, blind"}, truths={"used": {"question": "either"}},
     )  # fmt: skip
     lines = [

@@ -47,16 +47,16 @@ def write_run(
     folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), draws=None, controls=(),
     moves=lambda key: None, **changed,
 ):  # fmt: skip
-    """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, gold): (tau, se, rho)}.
+    """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, truth): (tau, se, rho)}.
 
-    `moves` of such a key, or of (metric, gold, "less") without controls, is whether other parameters move the figure.
+    `moves` of such a key, or of (metric, truth, "less") without controls, is whether other parameters move the figure.
     """
     (folder / ".hydra").mkdir(parents=True)
     # what lies beside it must never be made, nor even looked at
     (folder / ".hydra" / "config.yaml").write_text("seed: {_target_: os.mkdir, path: made}\n")
     (folder / "config.pickle").write_bytes(b"not to be read")
     values, taus = values or {}, taus or {}
-    chosen = {"seed": seed, "k": 1, "n_explain": None, "gold": ["signed"], "agreement": "recall", "incomplete": "skip"}
+    chosen = {"seed": seed, "k": 1, "n_explain": None, "truth": ["signed"], "agreement": "recall", "incomplete": "skip"}
     record = {
         "status": status, "settings": {**chosen, **changed}, "search": "disc.", "setup": "a search; a distance",
         "data": {"name": "toy"}, "accuracy": {"test": 0.8 + 0.01 * seed}, "instances": 20,
@@ -85,18 +85,18 @@ def write_run(
     pd.DataFrame(
         [
             {
-                "metric": metric, "variant": "label", "better": METRICS[metric], "family": "explainers", "gold": gold,
+                "metric": metric, "variant": "label", "better": METRICS[metric], "family": "explainers", "truth": truth,
                 "agreement": "recall", **figures,
             }
-            for (metric, gold), (tau, error, rho) in taus.items()
+            for (metric, truth), (tau, error, rho) in taus.items()
             for figures in (
                 {"subset": "all", "explainers": 4, "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
-                 "moves": moves((metric, gold))},
+                 "moves": moves((metric, truth))},
                 {"subset": "without_controls", "explainers": 3, "tau": tau / 2, "tau_se": error / 4,
-                 "moves": moves((metric, gold, "less"))},
+                 "moves": moves((metric, truth, "less"))},
             )
         ],
-        columns=["metric", "variant", "family", "gold", "agreement", "subset", "explainers", "tau", "tau_se", "rho",
+        columns=["metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_se", "rho",
                  "rho_se", "moves"],
     ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
     if draws is not None:
@@ -115,10 +115,10 @@ def draw_values(rng, explainers=("a", "b", "c", "d"), missing=0.0, coarse=False)
 
 def draw_taus(rng, missing=0.0):
     found = {}
-    for metric, gold in itertools.product(("c", "proximity"), ("signed", "absolute")):
+    for metric, truth in itertools.product(("c", "proximity"), ("signed", "absolute")):
         gone = rng.random() < missing
         tau, rho = (math.nan, math.nan) if gone else rng.uniform(-1, 1, 2).tolist()
-        found[metric, gold] = tau, math.nan if gone else float(rng.random()), rho
+        found[metric, truth] = tau, math.nan if gone else float(rng.random()), rho
     return found
 
 
@@ -250,13 +250,13 @@ def test_means_over_seeds_and_stability_of_rankings(tmp_path_factory, number, si
     folder, rng = tmp_path_factory.mktemp("sweep"), np.random.default_rng(number)
     runs = []
     options = (range(sizes[0]), ["default", "x", "y"][: sizes[1]], ["signed", "absolute"][: sizes[2]])
-    for i, (seed, distance, gold) in enumerate(itertools.product(*options)):
+    for i, (seed, distance, truth) in enumerate(itertools.product(*options)):
         values = draw_values(rng, ("a", "b", "c", "rung")[: rng.integers(3, 5)], missing=0.2, coarse=coarse)
         taus = draw_taus(rng, missing=0.3)
-        overrides = [f"seed={seed}", f"n_jobs={i}", "cache=off", f"cache.max_mb={i}", f"gold={gold}"]
+        overrides = [f"seed={seed}", f"n_jobs={i}", "cache=off", f"cache.max_mb={i}", f"truth=[{truth}]"]
         overrides += [f"distance={distance}"] * (distance != "default")
-        write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], gold=[gold], controls=["b"])
-        runs.append(({"seed": seed, "distance": distance, "gold": gold}, values, taus))
+        write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], truth=[truth], controls=["b"])
+        runs.append(({"seed": seed, "distance": distance, "truth": truth}, values, taus))
     gather([folder], folder)
     check_means(folder, runs)
     check_stability(folder, runs)
@@ -266,22 +266,22 @@ def check_means(folder, runs):
     """Of the runs that differ in their seeds alone."""
     groups = {}
     for chosen, values, taus in runs:
-        groups.setdefault((chosen["distance"], chosen["gold"]), []).append((values, taus))
+        groups.setdefault((chosen["distance"], chosen["truth"]), []).append((values, taus))
     metrics, correlations = (pd.read_csv(folder / f"seeds_{name}.csv") for name in ("metrics", "correlations"))
     varied = [len(set(names)) > 1 for names in zip(*groups, strict=True)]
     for found in (metrics, correlations):
-        assert [name in found for name in ("setting.distance", "setting.gold")] == varied
+        assert [name in found for name in ("setting.distance", "setting.truth")] == varied
     assert len(metrics) == sum(len({key for values, _ in group for key in values}) for group in groups.values())
     assert len(correlations) == len(groups) * 4 * 3
 
     def group_of(line):
-        return groups[line.get("setting.distance", "default"), line.get("setting.gold", "signed")]
+        return groups[line.get("setting.distance", "default"), line.get("setting.truth", "signed")]
 
     for line in metrics.to_dict("records"):
         key = line["metric"], line["explainer"]
         check_seeds(line, [values.get(key, (math.nan, math.nan)) for values, _ in group_of(line)])
     for line in correlations.to_dict("records"):
-        figures = [taus[line["metric"], line["gold"]] for _, taus in group_of(line)]
+        figures = [taus[line["metric"], line["truth"]] for _, taus in group_of(line)]
         of = {
             ("tau", "all"): [(tau, error) for tau, error, _ in figures],
             ("tau", "without_controls"): [(tau / 2, error / 4) for tau, error, _ in figures],
@@ -296,7 +296,7 @@ def check_means(folder, runs):
 def check_stability(folder, runs):
     """How alike every two runs rank."""
     found = pd.read_csv(folder / "stability.csv")
-    varied = [key for key in ("distance", "gold", "seed") if len({run[0][key] for run in runs}) > 1]
+    varied = [key for key in ("distance", "truth", "seed") if len({run[0][key] for run in runs}) > 1]
     assert list(dict.fromkeys(found["key"])) == [*varied, "all"]
     assert set(found["metric"]) == set(METRICS) - {"coverage"}
     for line in found.to_dict("records"):
@@ -324,11 +324,11 @@ def check_stability(folder, runs):
         same(line["tau_lowest"], min(taus, default=math.nan))
         same(line["same"], sum(alike) / len(alike) if alike else math.nan)
         same(line["same_best"], sum(equal) / len(equal) if equal else math.nan)
-        for gold in {chosen["gold"] for chosen, _, _ in runs}:
-            lead = [told for chosen, _, told in runs if chosen["gold"] == gold and (metric, gold) in told]
-            truths = [told[metric, gold][0] for told in lead if not math.isnan(told[metric, gold][0])]
-            same(line[f"truth_tau_lowest_{gold}"], share * min(truths, default=math.nan))
-            same(line[f"truth_tau_highest_{gold}"], share * max(truths, default=math.nan))
+        for truth in {chosen["truth"] for chosen, _, _ in runs}:
+            lead = [told for chosen, _, told in runs if chosen["truth"] == truth and (metric, truth) in told]
+            truths = [told[metric, truth][0] for told in lead if not math.isnan(told[metric, truth][0])]
+            same(line[f"truth_tau_lowest_{truth}"], share * min(truths, default=math.nan))
+            same(line[f"truth_tau_highest_{truth}"], share * max(truths, default=math.nan))
 
 
 def test_rankings_that_tie_all_explainers_are_compared_with_other_rankings_only(tmp_path):
@@ -405,13 +405,13 @@ def test_components_in_run_folder_are_not_instantiated(tmp_path, monkeypatch):
         ("run.json", "[]", "run.json is not the record of a run"),
         ("run.json", "[" * 100_000, "run.json is damaged"),
         ("run.json", '{"status": "complete", "schema": 1}', "written by another version of cfeval"),
-        ("run.json", '{"status": "complete", "schema": 6}', "no list of files"),
-        ("run.json", '{"status": "complete", "schema": 6, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
-        ("run.json", '{"status": "complete", "schema": 6, "files": {}}', "run.json has no overrides"),
-        ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": [[]]}', "overrides.0 must be"),
+        ("run.json", '{"status": "complete", "schema": 7}', "no list of files"),
+        ("run.json", '{"status": "complete", "schema": 7, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
+        ("run.json", '{"status": "complete", "schema": 7, "files": {}}', "run.json has no overrides"),
+        ("run.json", '{"status": "complete", "schema": 7, "files": {}, "overrides": [[]]}', "overrides.0 must be"),
         (
             "run.json",
-            '{"status": "complete", "schema": 6, "files": {}, "overrides": []}',
+            '{"status": "complete", "schema": 7, "files": {}, "overrides": []}',
             "has no entry settings, expl",
         ),
         ("metrics.csv", None, "metrics.csv is missing, or a link"),
@@ -495,7 +495,7 @@ def sweep_of(cwd) -> Path:
 def test_sweep_with_failed_job_gathers_the_others(toy, tmp_path):
     """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
     little = ("metric=[c,recall]", "resamples=100")
-    done = toy.run("--multirun", "gold=signed", "seed=-1,0,1", *QUICK, *little, cwd=tmp_path, code=2)
+    done = toy.run("--multirun", "truth=[signed]", "seed=-1,0,1", *QUICK, *little, cwd=tmp_path, code=2)
     folder = sweep_of(tmp_path)
     assert set(FILES) <= {path.name for path in folder.iterdir()}
     statuses = {path.parent.name: json.loads(path.read_text())["status"] for path in folder.glob("*/run.json")}
@@ -529,7 +529,7 @@ def test_runs_with_other_component_are_compared_by_ranking(toy, made, tmp_path):
     for distance in ("euclidean", "cosine"):
         chosen = [f"distance={distance}"]
         shutil.copytree(
-            made(toy, *chosen, "gold=signed", *QUICK, "metric=[dfr,c,recall]", "removal=[marginal]", "resamples=0"),
+            made(toy, *chosen, "truth=[signed]", *QUICK, "metric=[dfr,c,recall]", "removal=[marginal]", "resamples=0"),
             tmp_path / distance,
         )
         record = json.loads((tmp_path / distance / "run.json").read_text())
@@ -605,7 +605,7 @@ def test_tests_over_seeds_use_seeds_and_instances(tmp_path):
                 for j, metric in enumerate(("c", "proximity"))
                 for subset, share in (("all", 1), ("without_controls", 0.5))
             ],
-            columns=["draw", "metric", "variant", "gold", "agreement", "subset", "tau"],
+            columns=["draw", "metric", "variant", "truth", "agreement", "subset", "tau"],
         )
         write_run(
             tmp_path / str(7 - seed),  # seeds come in their order, whatever the folders are called
@@ -636,7 +636,7 @@ def test_tests_over_seeds_use_seeds_and_instances(tmp_path):
 
 def test_invalid_resamples_are_refused(tmp_path):
     rng = np.random.default_rng(3)
-    twice = pd.DataFrame({"draw": [0, 0], "metric": "c", "variant": "label", "gold": "signed", "agreement": "recall",
+    twice = pd.DataFrame({"draw": [0, 0], "metric": "c", "variant": "label", "truth": "signed", "agreement": "recall",
                           "subset": "all", "tau": 0.1})  # fmt: skip
     for name, draws in (
         ("twice", twice),
