@@ -1,1 +1,1 @@
-"""Searches for a counterfactual among edits of the explained features."""
+"""Searches for counterfactuals among the edits of the selected features."""

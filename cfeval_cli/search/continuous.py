@@ -1,4 +1,4 @@
-"""Algorithm 2 of the paper: move the embeddings of the explained features by gradient descent."""
+"""Continuous search (Algorithm 2 of the paper): move the embeddings of the selected features by gradient descent."""
 
 from __future__ import annotations
 
@@ -20,20 +20,29 @@ from cfeval_cli.core import (
     Workload,
 )
 from cfeval_cli.errors import check_float, check_int, check_option
-from cfeval_cli.search.edit import embedded, moved
+from cfeval_cli.search.edit import embed_selected_features, evaluate_moved_embeddings
 from cfeval_cli.seeding import use_one_thread
+
+# Maps vectors (m, k, d) and the numbers (m,) of their starts to values (m,) and gradients (m, k, d).
+_Objective = Callable[[Floats, Ints], tuple[Floats, Floats]]
+
+_MAX_ARRAY_ELEMENTS = 300_000  # numbers in the vectors of one batch, so that they fit the processor cache
+_BISECTION_STEPS = 60
 
 
 @dataclass(frozen=True)
 class Continuous(Search):
-    """Minimise Σ ‖e - e_cf‖² + α·p(ŷ|x_cf) from random starts, all instances in one batch; the best start counts."""
+    """Minimise Σ ‖e - e_cf‖² + α·p(ŷ|x_cf) over the embeddings e_cf of the selected features, from random starts.
+
+    The counterfactual is the end of the start with the lowest objective.
+    """
 
     alpha: float = 100.0
-    optimizer: str = "descent"  # with a step of its own for each instance; or adam
+    optimizer: str = "descent"  # descent (with a step size for each start) or adam
     steps: int = 1000
     tolerance: float = 1e-3  # converged when the gradient is below tolerance·√α
     restarts: int = 32  # random starts for each instance
-    start: float = 1.0  # spread of the starts around e, in units of √α: no optimum is further away
+    start: float = 1.0  # spread of the starts around e, in units of √α, because no optimum is further away
     max_batch_rows: int = 20_000
 
     title = "cont."
@@ -51,162 +60,161 @@ class Continuous(Search):
 
     @property
     def label(self) -> str:
-        """What captions say of it."""
+        """The name of the search in captions."""
         return f"continuous search (α: {self.alpha:g}, {self.optimizer}, {self.restarts} starts)"
 
     def workload(self, dataset: Dataset, features: Ints) -> Workload:
-        """Return the most that all starts can take; those that converge take fewer steps."""
+        """Return the largest number of steps of all starts; starts that converge take fewer."""
         return Workload(self.restarts * self.steps, ("search.restarts", "search.steps"))
 
     def chunk(self, dataset: Dataset, k: int) -> int:
-        """Instances to be given at a time."""
+        """Return the number of instances in one call."""
         return 512
 
     def find(self, task: SearchTask) -> Counterfactuals:
-        """Optimise so many instances at a time that what is worked on stays near the processor."""
-        own = embedded(task)
-        rows = min(self.max_batch_rows, _NUMBERS // max(1, own[:1].size))
-        many = max(1, rows // self.restarts)
+        """Return the counterfactuals, optimised in batches of instances."""
+        own = embed_selected_features(task)
+        max_starts = min(self.max_batch_rows, _MAX_ARRAY_ELEMENTS // max(1, own[:1].size))
+        batch_size = max(1, max_starts // self.restarts)
         vectors, converged, steps = [own[:0]], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]
         with use_one_thread():
-            for part in (slice(start, start + many) for start in range(0, len(task.ids), many)):
-                found, done, took = self._best(task.part(part), own[part])
-                vectors.append(found)
-                converged.append(done)
-                steps.append(took)
-            return moved(task, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
+            for batch in (slice(start, start + batch_size) for start in range(0, len(task.ids), batch_size)):
+                batch_vectors, batch_converged, batch_steps = self._optimize(task.part(batch), own[batch])
+                vectors.append(batch_vectors)
+                converged.append(batch_converged)
+                steps.append(batch_steps)
+            return evaluate_moved_embeddings(task, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
 
     def limit(self, task: SearchTask) -> Counterfactuals | None:
-        """On a linear model the optimum lies along w, and how far is a problem in one dimension."""
+        """Return the global optimum of a linear model: it lies along w, at a distance that solves a scalar problem."""
         if not task.model.has_linear_logit:
             return None
         logits, slopes = task.model.compute_linear_logits(task.codes)
         weights = np.where((task.features != NO_FEATURE)[:, :, None], slopes[task.features], 0.0)
         length = np.sqrt((weights**2).sum(axis=(1, 2)))
-        towards = np.where(task.labels == 1, -1.0, 1.0)  # away from the predicted class
-        step = _optimum(-towards * logits, length, self.alpha) * towards
+        direction = np.where(task.labels == 1, -1.0, 1.0)  # away from the predicted class
+        step = _solve_scalar_problem(-direction * logits, length, self.alpha) * direction
         step = np.divide(step, length, out=np.zeros_like(length), where=length > 0)
-        return moved(task, embedded(task) + step[:, None, None] * weights, np.ones(len(length), dtype=bool))
+        vectors = embed_selected_features(task) + step[:, None, None] * weights
+        return evaluate_moved_embeddings(task, vectors, np.ones(len(length), dtype=bool))
 
-    def _best(self, task: SearchTask, own: Floats) -> tuple[Floats, Bools, Ints]:
-        """For each instance the embeddings (k, d) of the start that came lowest, if it converged, and its steps."""
+    def _optimize(self, task: SearchTask, own: Floats) -> tuple[Floats, Bools, Ints]:
+        """Return the embeddings (n, k, d) of the best start of each instance, whether it converged, and its steps."""
         spread = self.start * self.alpha**0.5
         noise = np.stack([task.rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
         noise *= (task.features != NO_FEATURE)[:, None, :, None]
         rows = np.repeat(np.arange(len(own)), self.restarts)
-        slope = task.model.make_gradient_function(task.codes, task.features, task.labels, self.alpha)
+        compute_probability = task.model.make_gradient_function(task.codes, task.features, task.labels, self.alpha)
 
         def objective(vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
-            """Value and gradient of some starts; only the explained features' embeddings are free."""
-            which = rows[starts]
-            kept, gradient = slope(which, vectors)
-            gap = own.take(which, axis=0)
-            np.subtract(vectors, gap, out=gap)
-            value = np.einsum("nkd,nkd->n", gap, gap) + self.alpha * kept
-            gap *= 2.0
-            gradient += gap
+            """Return the objective and its gradient in the embeddings of the selected features."""
+            instances = rows[starts]
+            probability, gradient = compute_probability(instances, vectors)
+            shift = own.take(instances, axis=0)
+            np.subtract(vectors, shift, out=shift)
+            value = np.einsum("nkd,nkd->n", shift, shift) + self.alpha * probability
+            shift *= 2.0
+            gradient += shift
             return value, gradient
 
-        begin = (own[:, None] + spread * noise).reshape(len(rows), *own.shape[1:])
-        end, values, norms, took = {"descent": self._descend, "adam": self._adam}[self.optimizer](objective, begin)
+        initial = (own[:, None] + spread * noise).reshape(len(rows), *own.shape[1:])
+        optimizers = {"descent": self._run_descent, "adam": self._run_adam}
+        final, values, norms, steps = optimizers[self.optimizer](objective, initial)
         best = values.reshape(len(own), self.restarts).argmin(axis=1) + np.arange(len(own)) * self.restarts
-        return end[best], norms[best] <= self._small, took[best]
+        return final[best], norms[best] <= self._gradient_tolerance, steps[best]
 
     @property
-    def _small(self) -> float:
+    def _gradient_tolerance(self) -> float:
         return float(self.tolerance * self.alpha**0.5)
 
-    def _descend(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
-        """Gradient descent; a step that lowers the objective enough lets the next be longer, else it is halved."""
+    def _run_descent(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
+        """Run gradient descent; return the final vectors, their objectives and gradient norms, and the steps.
+
+        A step that lowers the objective enough makes the next one longer. Other steps are rejected and halved.
+        """
         active = np.arange(len(vectors))
-        here = vectors
-        value, gradient = objective(here, active)
+        current = vectors
+        value, gradient = objective(current, active)
         values, norms = value.copy(), np.sqrt(np.einsum("nkd,nkd->n", gradient, gradient))
-        step, took = np.full(len(vectors), 0.25), np.zeros(len(vectors), dtype=np.int64)
+        step, n_steps = np.full(len(vectors), 0.25), np.zeros(len(vectors), dtype=np.int64)
         for _ in range(self.steps):
             squared = np.einsum("nkd,nkd->n", gradient, gradient)
             values[active], norms[active] = value, np.sqrt(squared)
-            going = norms[active] > self._small
-            if not going.all():  # what has arrived is put down
-                vectors[active[~going]] = here[~going]
-                active, here, value, gradient, step, squared = (
-                    array[going] for array in (active, here, value, gradient, step, squared)
+            is_running = norms[active] > self._gradient_tolerance
+            if not is_running.all():
+                vectors[active[~is_running]] = current[~is_running]
+                active, current, value, gradient, step, squared = (
+                    array[is_running] for array in (active, current, value, gradient, step, squared)
                 )
             if not len(active):
                 break
-            took[active] += 1
+            n_steps[active] += 1
             trial = gradient * -step[:, None, None]
-            trial += here
-            lower_value, lower_gradient = objective(trial, active)
-            higher = np.flatnonzero(~(lower_value <= value - 0.1 * step * squared))
-            for new, old in ((trial, here), (lower_value, value), (lower_gradient, gradient)):
-                new[higher] = old[higher]
-            here, value, gradient = trial, lower_value, lower_gradient
+            trial += current
+            trial_value, trial_gradient = objective(trial, active)
+            rejected = np.flatnonzero(~(trial_value <= value - 0.1 * step * squared))
+            for new, old in ((trial, current), (trial_value, value), (trial_gradient, gradient)):
+                new[rejected] = old[rejected]
+            current, value, gradient = trial, trial_value, trial_gradient
             step *= 1.5
-            step[higher] /= 3.0
-        vectors[active], values[active] = here, value
+            step[rejected] /= 3.0
+        vectors[active], values[active] = current, value
         norms[active] = np.sqrt(np.einsum("nkd,nkd->n", gradient, gradient))
-        return vectors, values, norms, took
+        return vectors, values, norms, n_steps
 
-    def _adam(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
-        """Adam on all instances at once, its rate falling to a thousandth over the steps."""
+    def _run_adam(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
+        """Run Adam on all starts, with a learning rate that decays to a thousandth; return the same as descent."""
         import torch
 
         variable = torch.tensor(vectors, requires_grad=True)
-        everyone, took = np.arange(len(vectors)), np.zeros(len(vectors), dtype=np.int64)
+        starts, n_steps = np.arange(len(vectors)), np.zeros(len(vectors), dtype=np.int64)
         adam = torch.optim.Adam([variable], lr=0.1 * self.alpha**0.5)
         decay = torch.optim.lr_scheduler.ExponentialLR(adam, gamma=1e-3 ** (1.0 / self.steps))
         for _ in range(self.steps):
-            _, gradient = objective(variable.detach().numpy(), everyone)
+            _, gradient = objective(variable.detach().numpy(), starts)
             norms = np.sqrt((gradient**2).sum(axis=(1, 2)))
-            if (norms <= self._small).all():
+            if (norms <= self._gradient_tolerance).all():
                 break
-            took += norms > self._small
+            n_steps += norms > self._gradient_tolerance
             variable.grad = torch.as_tensor(gradient)
             adam.step()
             decay.step()
-        end = variable.detach().numpy()
-        return end, objective(end, everyone)[0], norms, took
+        final = variable.detach().numpy()
+        return final, objective(final, starts)[0], norms, n_steps
 
 
-# From vectors (n, k, d) and which starts they belong to, to values and gradients.
-_Objective = Callable[[Floats, Ints], tuple[Floats, Floats]]
-_NUMBERS = 300_000  # in the vectors that are moved at a time
+def _solve_scalar_problem(size: Floats, length: Floats, alpha: float) -> Floats:
+    """Return the t (n,) ≥ 0 with the lowest t² + α·σ(size - length·t).
 
-
-_HALVINGS = 60
-
-
-def _optimum(size: Floats, length: Floats, alpha: float) -> Floats:
-    """The t (n,) ≥ 0 with the lowest t² + α·σ(size - length·t).
-
-    With u = size - length·t for the logit that is left and h = α·length²/2, all minima have h·σ'(u) + u = size. The
-    left side grows up to a bend in 0 < u < ln(2 + √3) and again from one beyond, so each part has one minimum at most.
+    With the remaining logit u = size - length·t and h = α·length²/2, all minima satisfy h·σ'(u) + u = size. The left
+    side increases up to a turning point in 0 < u < ln(2 + √3), decreases, and increases again beyond a second turning
+    point. Each increasing part has at most one minimum.
     """
     from scipy.special import expit
 
     half = alpha * length**2 / 2
 
-    def gap(u: Floats) -> Floats:
+    def residual(u: Floats) -> Floats:
         p = expit(u)
         return np.asarray(half * p * (1.0 - p) + u - size)
 
-    def growth(u: Floats) -> Floats:
+    def derivative(u: Floats) -> Floats:
         p = expit(u)
         return np.asarray(1.0 + half * p * (1.0 - p) * (1.0 - 2.0 * p))
 
-    def root(rising: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
-        for _ in range(_HALVINGS):
+    def find_root(increasing: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+        for _ in range(_BISECTION_STEPS):
             middle = (low + high) / 2
-            below = rising(middle) < 0
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            is_below = increasing(middle) < 0
+            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
         return (low + high) / 2
 
     steepest, top = np.full(len(size), np.log(2 + 3**0.5)), np.maximum(size, 0.0) + 40.0 + np.log1p(half)
-    bend = root(lambda u: -growth(u), np.zeros(len(size)), steepest)  # at the steepest point itself if there is none
-    again = root(growth, steepest, top)
-    far = root(gap, np.minimum(size, 0.0) - half - 1.0, bend)
-    near = root(gap, again, top)
+    # Without a turning point, both searches end at the steepest point.
+    first_turn = find_root(lambda u: -derivative(u), np.zeros(len(size)), steepest)
+    second_turn = find_root(derivative, steepest, top)
+    far = find_root(residual, np.minimum(size, 0.0) - half - 1.0, first_turn)
+    near = find_root(residual, second_turn, top)
     values = [((size - u) / np.where(length > 0, length, 1.0)) ** 2 + alpha * expit(u) for u in (far, near)]
     best = np.where(values[0] < values[1], far, near)
     return np.where(length > 0, np.maximum(size - best, 0.0) / np.where(length > 0, length, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper: try every combination of the explained features' values."""
+"""Discrete search (Algorithm 1 of the paper): evaluate every combination of values of the selected features."""
 
 from __future__ import annotations
 
@@ -26,20 +26,26 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.client import apply_edits
 from cfeval_cli.errors import Failure, UserError, check_int, check_option
-from cfeval_cli.search.edit import exchanged
+from cfeval_cli.search.edit import evaluate_exchanged_values
 from cfeval_cli.seeding import draw_uniforms
+
+# Tiers of candidates: a candidate in a lower tier is better at any cost.
+_FLIP, _DROP, _UNDECIDED = 0, 1, 2
+
+_CHUNK_CANDIDATES = 1_000_000  # candidates of the instances in one call, about
+_MIN_SPLIT_CANDIDATES = 4096  # an instance with at least so many candidates has batches of its own
 
 
 @dataclass(frozen=True)
 class Discrete(Search):
-    """Exhaustive search. Which of the combinations is taken:
+    """Evaluate all combinations of values of the selected features, and pick one of them.
 
-    first         the first that flips, fewest changed features first, then in the order of values
-    largest_drop  the one with the largest drop in p(ŷ)
-    nearest       the flip at the smallest distance
+    first         the first that flips: fewest changed features, then the order of the values
+    largest_drop  the combination with the largest drop in p(ŷ)
+    nearest       the combination that flips at the smallest distance
     auto          first with label access, largest_drop with probabilities
 
-    Where none flips: the largest drop, or a random one where there are only labels.
+    If no combination flips, the one with the largest drop is picked, or a random one with label access.
     """
 
     pick: str = "auto"
@@ -55,289 +61,300 @@ class Discrete(Search):
 
     @property
     def label(self) -> str:
-        """What captions say of it."""
+        """The name of the search in captions."""
         return f"discrete search (pick: {self.pick})"
 
     @property
     def levels(self) -> tuple[Access, ...]:
-        """A largest drop cannot be told from labels."""
+        """The access levels of the search; a largest drop needs probabilities."""
         if self.pick == "largest_drop":
             return (Access.PROBABILITY,)
         return (Access.LABEL, Access.PROBABILITY)
 
     @property
     def by_distance(self) -> bool:
-        """Only the nearest is chosen by it."""
+        """Whether distances decide which combination is picked."""
         return self.pick == "nearest"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """A largest drop needs probabilities; labels are enough for the rest."""
+        """Return the reason for models without the lowest access level of the search."""
         reason = spec.missing_access_reason(min(self.levels))
         return f"{reason}. Use search.pick=auto" if reason else None
 
     def check(self, dataset: Dataset, k: int) -> None:
-        """Refuse a product that could exceed `max_candidates`, whichever features get explained."""
-        sizes = sorted(((_most(dataset, j, k), j) for j in range(dataset.width)), reverse=True)[:k]
+        """Raise a UserError if an explanation of k features could have more than `max_candidates` combinations."""
+        sizes = sorted(((_count_values(dataset, j, k), j) for j in range(dataset.width)), reverse=True)[:k]
         needed = prod(size for size, _ in sizes)
         if needed > self.max_candidates:
             factors = " × ".join(f"{size:,} ({dataset.features[j].name})" for size, j in sizes)
             raise UserError(
                 f"search.max_candidates={self.max_candidates:,} is too small: k={k} can need {needed:,} candidates "
-                f"an instance, {factors}. Raise it to {needed}, lower k, or, for text, let "
-                "fewer words be tried with dataset.search_words."
+                f"per instance, {factors}. Raise it to {needed}, lower k, or, for text, lower dataset.search_words."
             )
 
     def workload(self, dataset: Dataset, features: Ints) -> Workload:
-        """Return the number of combinations of values."""
+        """Return the mean number of combinations."""
         k = features.shape[1]
-        sizes = np.array([*(_most(dataset, j, k) for j in range(dataset.width)), 1])  # the last is that of no feature
+        sizes = np.array([*(_count_values(dataset, j, k) for j in range(dataset.width)), 1])  # NO_FEATURE = -1 has one
         settings = ["dataset.search_words"] if dataset.padded else []
         settings += ["dataset.candidates"] if any(feature.kind == "number" for feature in dataset.features) else []
         settings += ["k"] if k > 1 else []
         return Workload(float(sizes[features].prod(axis=1).mean()) if len(features) else 0.0, tuple(settings))
 
     def chunk(self, dataset: Dataset, k: int) -> int:
-        """Instances to be given at a time, such that they have about a million candidates."""
-        sizes = sorted((_most(dataset, j, k) for j in range(dataset.width)), reverse=True)
-        return int(min(4096, max(16, 1_000_000 // prod(sizes[:k]))))
+        """Return the number of instances in one call, which have about a million candidates."""
+        sizes = sorted((_count_values(dataset, j, k) for j in range(dataset.width)), reverse=True)
+        return int(min(4096, max(16, _CHUNK_CANDIDATES // prod(sizes[:k]))))
 
     def find(self, task: SearchTask) -> Counterfactuals:
-        """Lay out the candidates of all instances in one line, and judge it part by part."""
-        line = _Line.of(task)
-        best = _Best.none(len(task.ids))
-        for part in line.parts(self.max_batch_rows):
-            best.improve(line, part, *self._judge(task, line, part))
-        values = line.values(np.arange(len(best.index)), best.index)
+        """Return the best combination of each instance; candidates are evaluated in batches."""
+        candidates = _Candidates.of(task)
+        best = _BestCandidates.initial(len(task.ids))
+        for batch in candidates.split(self.max_batch_rows):
+            best.update(candidates, batch, *self._rate(task, candidates, batch))
+        values = candidates.compute_values(np.arange(len(best.index)), best.index)
         undecided = np.flatnonzero(best.tier == _UNDECIDED)
         if len(undecided):
-            values[undecided] = line.random_other(task, undecided)
+            values[undecided] = candidates.draw_other_values(task, undecided)
         edited = task.codes.copy()
-        for i, named in enumerate(task.features.T):
-            rows = np.flatnonzero(named != NO_FEATURE)
-            edited[rows, named[rows]] = values[rows, i]
-        return exchanged(task, edited, self.max_batch_rows)
+        for i, column in enumerate(task.features.T):
+            rows = np.flatnonzero(column != NO_FEATURE)
+            edited[rows, column[rows]] = values[rows, i]
+        return evaluate_exchanged_values(task, edited, self.max_batch_rows)
 
-    def _judge(self, task: SearchTask, line: _Line, part: _Part) -> tuple[Ints, Floats, Codes]:
-        """For each instance its best tier, for each candidate its cost (inf if outside the tier) and its values."""
-        rows = part.rows
-        values = line.values(rows, part.index)
-        allowed = values[:, 0] != line.own[0].take(rows)  # x itself is not its own counterfactual
+    def _rate(self, task: SearchTask, candidates: _Candidates, batch: _CandidateBatch) -> tuple[Ints, Floats, Codes]:
+        """Return the best tier of each instance, and the cost (inf outside this tier) and values of each candidate."""
+        rows = batch.rows
+        values = candidates.compute_values(rows, batch.index)
+        is_changed = values[:, 0] != candidates.own[0].take(rows)  # an instance is not its own counterfactual
         for i in range(1, values.shape[1]):
-            allowed |= values[:, i] != line.own[i].take(rows)
-        asked = (task.codes[part.some], task.features[part.some], part.member, values)
-        flipping, remaining = task.model.evaluate_edits(*asked, task.labels[part.some])
+            is_changed |= values[:, i] != candidates.own[i].take(rows)
+        instances = batch.instances
+        is_flip, probability = task.model.evaluate_edits(
+            task.codes[instances], task.features[instances], batch.members, values, task.labels[instances]
+        )
         pick = self.pick
         if pick == "auto":
-            pick = "first" if remaining is None else "largest_drop"
-        tier = np.full(len(part.starts), _FLIP)
-        if pick == "largest_drop" and remaining is not None:
-            cost = np.where(allowed, remaining, np.inf)
+            pick = "first" if probability is None else "largest_drop"
+        tier = np.full(len(batch.starts), _FLIP)
+        if pick == "largest_drop" and probability is not None:
+            cost = np.where(is_changed, probability, np.inf)
         else:
-            flips = allowed & flipping
-            any_flip = np.logical_or.reduceat(flips, part.starts)
-            cost = np.where(flips, self._distances(task, line, part, values) if pick == "nearest" else 0.0, np.inf)
-            tier[~any_flip] = _UNDECIDED if remaining is None else _DROP
-            if remaining is not None:
-                cost = np.where(any_flip.take(part.member), cost, np.where(allowed, remaining, np.inf))
+            flips = is_changed & is_flip
+            any_flip = np.logical_or.reduceat(flips, batch.starts)
+            distances = self._compute_distances(task, candidates, batch, values) if pick == "nearest" else 0.0
+            cost = np.where(flips, distances, np.inf)
+            tier[~any_flip] = _UNDECIDED if probability is None else _DROP
+            if probability is not None:
+                cost = np.where(any_flip.take(batch.members), cost, np.where(is_changed, probability, np.inf))
         return tier, cost, values
 
-    def _distances(self, task: SearchTask, line: _Line, part: _Part, values: Codes) -> Floats:
-        """Of all candidates, for the instances with the same features at once if they share their candidates."""
-        if line.stay is not None:
-            everyone = np.broadcast_to(part.rows, len(values))
-            return task.measure.between(task.codes[everyone], apply_edits(task.codes, task.features, everyone, values))
+    def _compute_distances(
+        self, task: SearchTask, candidates: _Candidates, batch: _CandidateBatch, values: Codes
+    ) -> Floats:
+        """Return the distance of each candidate; instances with the same features may share their candidates."""
+        if candidates.own_position is not None:
+            rows = np.broadcast_to(batch.rows, len(values))
+            return task.measure.between(task.codes[rows], apply_edits(task.codes, task.features, rows, values))
         distances = np.zeros(len(values))
-        features = task.features[part.some]
-        groups, group_of = np.unique(features, axis=0, return_inverse=True)
+        features = task.features[batch.instances]
+        groups, group_numbers = np.unique(features, axis=0, return_inverse=True)
         for number, group in enumerate(groups):
-            members = np.flatnonzero(group_of.ravel() == number)
-            here = np.isin(np.broadcast_to(part.member, len(values)), members)
-            size = np.count_nonzero(here) // len(members)
-            there = group != NO_FEATURE
-            if there.any():
-                shared = values[here][:size, there]
-                distances[here] = task.measure.matrix(task.codes[part.some][members], group[there], shared).ravel()
+            members = np.flatnonzero(group_numbers.ravel() == number)
+            is_member = np.isin(np.broadcast_to(batch.members, len(values)), members)
+            size = np.count_nonzero(is_member) // len(members)
+            is_feature = group != NO_FEATURE
+            if is_feature.any():
+                shared = values[is_member][:size, is_feature]
+                codes = task.codes[batch.instances][members]
+                distances[is_member] = task.measure.matrix(codes, group[is_feature], shared).ravel()
         return distances
 
 
-# Tiers of a candidate: a better tier wins at any cost.
-_FLIP, _DROP, _UNDECIDED = 0, 1, 2
-
-_ALONE = 4096  # an instance with so many candidates makes a part of its own
-
-
 @dataclass(frozen=True)
-class _Part:
-    """A stretch of the line: candidates of whole instances, or some of a single one's."""
+class _CandidateBatch:
+    """Candidates of several instances, or some candidates of a single instance."""
 
-    first: int  # instance
+    first: int  # number of the first instance
     starts: Ints  # (n,) where the candidates of each instance begin
-    member: Ints  # (m,) which instance of the part each candidate belongs to, or (1,) if all are of one
-    index: Ints  # (m,) the candidate's number among those of its instance
+    members: Ints  # (m,) the instance of each candidate, counted from the first; (1,) if all have the same
+    index: Ints  # (m,) number of the candidate among those of its instance
 
     @property
     def rows(self) -> Ints:
-        """The instance of each candidate, or (1,) if all are of one."""
-        return self.member + self.first
+        """The instance of each candidate, or (1,) if all have the same."""
+        return self.members + self.first
 
     @property
-    def some(self) -> slice:
-        """The instances."""
+    def instances(self) -> slice:
+        """The instances of the batch."""
         return slice(self.first, self.first + len(self.starts))
 
 
 @dataclass(frozen=True)
-class _Line:
-    """All candidates of all instances, never held in memory at once; the last feature's value turns fastest."""
+class _Candidates:
+    """All candidates of all instances, numbered per instance; the value of the last feature changes fastest.
 
-    own: Codes  # (k, n) the instances' values, ABSENT where no feature is named
-    begin: Ints  # (k, n) where a feature's values begin in `table`
-    sizes: Ints  # (k, n) how many there are, with the own value
+    They are computed in batches, because all of them would not fit into memory.
+    """
+
+    own: Codes  # (k, n) the values of the instances, ABSENT where an explanation has fewer than k features
+    begin: Ints  # (k, n) where the values of a feature begin in `table`
+    sizes: Ints  # (k, n) number of values, with the own value
     table: Codes
-    # (k, n) at which place the own value stands among others that lack it, -1 if they do not; None: nobody's do, and
-    # instances with the same features have the same candidates
-    stay: Ints | None = None
+    # (k, n) The position of the own value among others that do not contain it, -1 if they do. None: all contain it, and
+    # instances with the same features have the same candidates.
+    own_position: Ints | None = None
 
     @staticmethod
-    def of(task: SearchTask) -> _Line:
-        there = task.features.T != NO_FEATURE
-        features = np.where(there, task.features.T, 0)
-        own = np.where(there, task.codes[np.arange(len(task.codes)), features], np.int32(ABSENT))
+    def of(task: SearchTask) -> _Candidates:
+        """List the candidate values of a task."""
+        is_feature = task.features.T != NO_FEATURE
+        features = np.where(is_feature, task.features.T, 0)
+        own = np.where(is_feature, task.codes[np.arange(len(task.codes)), features], np.int32(ABSENT))
         table, begin, sizes = task.dataset.candidate_table
-        # where no feature is named, the one value is that of no feature
+        # Where there is no feature, ABSENT is the only value.
         table = np.concatenate([table, np.array([ABSENT], dtype=np.int32)])
-        begin, sizes = np.where(there, begin[features], len(table) - 1), np.where(there, sizes[features], 1)
-        stay = None
+        begin, sizes = np.where(is_feature, begin[features], len(table) - 1), np.where(is_feature, sizes[features], 1)
+        own_position = None
         if len(own) > 1 or task.dataset.constrained:
-            begin, sizes, stay = _within(task.dataset, features, own, there, begin, sizes)
-        return _Line(own, begin, sizes, table, stay)
+            begin, sizes, own_position = _limit_to_permitted(task.dataset, features, own, is_feature, begin, sizes)
+        return _Candidates(own, begin, sizes, table, own_position)
 
     @cached_property
     def counts(self) -> Ints:
         """The number of candidates (n,) of each instance."""
         return np.asarray(self.sizes.prod(axis=0))
 
-    def parts(self, size: int) -> Iterator[_Part]:
-        """The line in stretches of at most `size` candidates."""
+    def split(self, size: int) -> Iterator[_CandidateBatch]:
+        """Yield batches of at most `size` candidates."""
         ends = np.cumsum(self.counts)
         first = 0
         while first < len(ends):
             before = int(ends[first - 1]) if first else 0
             count = int(self.counts[first])
-            if count >= min(size, _ALONE):
-                nil = np.zeros(1, dtype=np.int64)
+            if count >= min(size, _MIN_SPLIT_CANDIDATES):
+                zero = np.zeros(1, dtype=np.int64)
                 for start in range(0, count, size):
                     index = np.arange(start, min(start + size, count))
-                    yield _Part(first, nil, nil, index)
+                    yield _CandidateBatch(first, zero, zero, index)
                 first += 1
                 continue
             last = int(np.searchsorted(ends, before + size, side="right"))
             starts = ends[first:last] - self.counts[first:last] - before
-            member = np.repeat(np.arange(last - first), self.counts[first:last])
-            yield _Part(first, starts, member, np.arange(len(member)) - starts.take(member))
+            members = np.repeat(np.arange(last - first), self.counts[first:last])
+            yield _CandidateBatch(first, starts, members, np.arange(len(members)) - starts.take(members))
             first = last
 
-    def values(self, rows: Ints, index: Ints) -> Codes:
-        """The values (m, k) of candidates by instance and number; `rows` may be (1,)."""
+    def compute_values(self, rows: Ints, index: Ints) -> Codes:
+        """Return the values (m, k) of candidates by instance and number; `rows` may be (1,)."""
         values = np.empty((len(self.sizes), len(index)), dtype=np.int32).T
         for i in reversed(range(len(self.sizes))):
-            place = index
+            position = index
             if i:
                 size = self.sizes[i].take(rows)
-                index = ((index + 0.5) / size).astype(np.int64)  # whole numbers divided; exact, and faster than divmod
-                place = place - index * size
-            if self.stay is None:
-                values[:, i] = self.table.take(self.begin[i].take(rows) + place)
+                index = ((index + 0.5) / size).astype(np.int64)  # exact for these sizes, and faster than divmod
+                position = position - index * size
+            if self.own_position is None:
+                values[:, i] = self.table.take(self.begin[i].take(rows) + position)
                 continue
-            stay = self.stay[i].take(rows)
-            behind = (stay >= 0) & (place > stay)
-            found = self.table.take(self.begin[i].take(rows) + place - behind)
-            values[:, i] = np.where(place == stay, self.own[i].take(rows), found)
+            own_position = self.own_position[i].take(rows)
+            is_behind_own = (own_position >= 0) & (position > own_position)
+            others = self.table.take(self.begin[i].take(rows) + position - is_behind_own)
+            values[:, i] = np.where(position == own_position, self.own[i].take(rows), others)
         return values
 
-    def random_other(self, task: SearchTask, rows: Ints) -> Codes:
-        """For some instances the values (n, k) of a random candidate that is not the instance itself."""
-        # numbered by feature, so that it does not depend on which feature was explained first
+    def draw_other_values(self, task: SearchTask, rows: Ints) -> Codes:
+        """Return the values (n, k) of a random candidate of some instances, other than the instance itself."""
+        # Candidates are numbered by feature, so that the draw does not depend on the order of the explanation.
         order = np.argsort(task.features[rows].T, axis=0)
         own = np.take_along_axis(self.own[:, rows], order, axis=0)
         begin = np.take_along_axis(self.begin[:, rows], order, axis=0)
         sizes = np.take_along_axis(self.sizes[:, rows], order, axis=0)
-        stay = None if self.stay is None else np.take_along_axis(self.stay[:, rows], order, axis=0)
-        line = _Line(own, begin, sizes, self.table, stay)
-        draws = draw_uniforms(task.seed, task.component, task.ids[rows], 2)
-        everyone = np.arange(len(rows))
-        drawn = (draws[:, 0] * line.counts).astype(np.int64)
-        itself = (line.values(everyone, drawn) == own.T).all(axis=1)
-        others = np.maximum(line.counts - 1, 1)
-        drawn = np.where(itself, (drawn + 1 + (draws[:, 1] * others).astype(np.int64)) % line.counts, drawn)
+        own_position = (
+            None if self.own_position is None else np.take_along_axis(self.own_position[:, rows], order, axis=0)
+        )
+        ordered = _Candidates(own, begin, sizes, self.table, own_position)
+        uniforms = draw_uniforms(task.seed, task.component, task.ids[rows], 2)
+        instances = np.arange(len(rows))
+        index = (uniforms[:, 0] * ordered.counts).astype(np.int64)
+        is_own = (ordered.compute_values(instances, index) == own.T).all(axis=1)
+        n_others = np.maximum(ordered.counts - 1, 1)
+        other = (index + 1 + (uniforms[:, 1] * n_others).astype(np.int64)) % ordered.counts
+        index = np.where(is_own, other, index)
         values = np.empty_like(own.T)
-        np.put_along_axis(values, order.T, line.values(everyone, drawn), axis=1)
+        np.put_along_axis(values, order.T, ordered.compute_values(instances, index), axis=1)
         return values
 
 
-def _most(dataset: Dataset, feature: int, k: int) -> int:
-    """How many values of a feature are tried at most; among several features one may keep its own."""
+@dataclass
+class _BestCandidates:
+    """The best candidate of each instance so far: lowest tier, then lowest cost, fewest changes, and first in order."""
+
+    tier: Ints
+    cost: Floats
+    key: Ints  # number of changes times number of candidates, plus the index: breaks ties of the cost
+    index: Ints
+
+    @staticmethod
+    def initial(size: int) -> _BestCandidates:
+        """Return a state without candidates."""
+        last = np.iinfo(np.int64).max
+        return _BestCandidates(
+            np.full(size, _UNDECIDED), np.full(size, np.inf), np.full(size, last), np.zeros(size, np.int64)
+        )
+
+    def update(self, candidates: _Candidates, batch: _CandidateBatch, tier: Ints, cost: Floats, values: Codes) -> None:
+        """Replace the best candidates by better ones of a batch."""
+        lowest = np.minimum.reduceat(cost, batch.starts)
+        if np.isnan(lowest).any():
+            raise Failure(
+                "the model's probabilities of some candidates, or the distances to them, are not numbers (NaN)"
+            )
+        ties = np.flatnonzero(cost == lowest.take(batch.members))  # at least one for each instance
+        rows = np.broadcast_to(batch.rows, len(cost))[ties]
+        keys = batch.index.take(ties)
+        # With a single feature, every candidate with a finite cost has one change.
+        for i in range(values.shape[1] if values.shape[1] > 1 else 0):
+            keys += candidates.counts.take(rows) * (values[:, i].take(ties) != candidates.own[i].take(rows))
+        instances, key = batch.instances, keys
+        if len(ties) > len(lowest):
+            key = np.minimum.reduceat(keys, np.searchsorted(ties, batch.starts))
+        is_better = (tier < self.tier[instances]) | (
+            (tier == self.tier[instances])
+            & ((lowest < self.cost[instances]) | ((lowest == self.cost[instances]) & (key < self.key[instances])))
+        )
+        index = key % candidates.counts[instances]
+        for best, new in ((self.tier, tier), (self.cost, lowest), (self.key, key), (self.index, index)):
+            best[instances] = np.where(is_better, new, best[instances])
+
+
+def _count_values(dataset: Dataset, feature: int, k: int) -> int:
+    """Return the largest number of values of a feature that the search evaluates; of several, one may keep its own."""
     if not dataset.free[feature]:
         return 1
     size = len(dataset.candidates[feature])
     return size if k == 1 else min(size + 1, len(dataset.features[feature].values))
 
 
-def _within(
-    dataset: Dataset, features: Ints, own: Codes, there: Bools, begin: Ints, sizes: Ints
+def _limit_to_permitted(
+    dataset: Dataset, features: Ints, own: Codes, is_feature: Bools, begin: Ints, sizes: Ints
 ) -> tuple[Ints, Ints, Ints | None]:
-    """The candidates (k, n) of each instance: those that its own value may be exchanged for, and this itself.
+    """Return where the permitted values (k, n) of each instance begin, how many there are, and the own position.
 
-    It is one of them where another feature may change instead, or nothing may.
+    The own value is a candidate if another feature may change instead, or if no change is permitted.
     """
-    begin, sizes, stay = begin.copy(), sizes.copy(), np.full(features.shape, -1)
-    limited = False
-    for j in np.unique(features[there]).tolist():
-        here = there & (features == j)
+    begin, sizes, own_position = begin.copy(), sizes.copy(), np.full(features.shape, -1)
+    is_limited = False
+    for j in np.unique(features[is_feature]).tolist():
+        here = is_feature & (features == j)
         first, last = dataset.reach(j, own[here])
-        place = np.searchsorted(dataset.candidates[j], own[here])
-        among = dataset.candidates[j].take(place, mode="clip") == own[here]
-        lacking = ~(among & (first <= place) & (place < last)) & ((len(own) > 1) | (first == last))
+        position = np.searchsorted(dataset.candidates[j], own[here])
+        is_candidate = dataset.candidates[j].take(position, mode="clip") == own[here]
+        is_reachable = is_candidate & (first <= position) & (position < last)
+        adds_own = ~is_reachable & ((len(own) > 1) | (first == last))
         begin[here] += first
-        sizes[here] = last - first + lacking
-        stay[here] = np.where(lacking, np.clip(place - first, 0, last - first), -1)
-        limited |= dataset.features[j].moves != "any"
-    return begin, sizes, stay if limited or (stay >= 0).any() else None
-
-
-@dataclass
-class _Best:
-    """The best candidate so far of each instance: by tier, then cost, then changes, then order."""
-
-    tier: Ints
-    cost: Floats
-    key: Ints
-    index: Ints
-
-    @staticmethod
-    def none(size: int) -> _Best:
-        last = np.iinfo(np.int64).max
-        return _Best(np.full(size, _UNDECIDED), np.full(size, np.inf), np.full(size, last), np.zeros(size, np.int64))
-
-    def improve(self, line: _Line, part: _Part, tier: Ints, cost: Floats, values: Codes) -> None:
-        """Take what is better in a part of the line."""
-        lowest = np.minimum.reduceat(cost, part.starts)
-        if np.isnan(lowest).any():
-            raise Failure(
-                "the model's probabilities of some candidates, or the distances to them, are no numbers (NaN)"
-            )
-        ties = np.flatnonzero(cost == lowest.take(part.member))  # of every instance at least one
-        rows = np.broadcast_to(part.rows, len(cost))[ties]
-        keys = part.index.take(ties)
-        for i in range(values.shape[1] if values.shape[1] > 1 else 0):  # one feature is changed or it is not allowed
-            keys += line.counts.take(rows) * (values[:, i].take(ties) != line.own[i].take(rows))
-        mine, key = part.some, keys
-        if len(ties) > len(lowest):
-            key = np.minimum.reduceat(keys, np.searchsorted(ties, part.starts))
-        better = (tier < self.tier[mine]) | (
-            (tier == self.tier[mine])
-            & ((lowest < self.cost[mine]) | ((lowest == self.cost[mine]) & (key < self.key[mine])))
-        )
-        index = key % line.counts[mine]
-        for kept, new in ((self.tier, tier), (self.cost, lowest), (self.key, key), (self.index, index)):
-            kept[mine] = np.where(better, new, kept[mine])
+        sizes[here] = last - first + adds_own
+        own_position[here] = np.where(adds_own, np.clip(position - first, 0, last - first), -1)
+        is_limited |= dataset.features[j].moves != "any"
+    return begin, sizes, own_position if is_limited or (own_position >= 0).any() else None

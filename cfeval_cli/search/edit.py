@@ -1,4 +1,4 @@
-"""What an edit did: the one place where counterfactuals are put before the model."""
+"""Evaluation of edits: what a search's edited instances are predicted as, and how far they are."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ import numpy as np
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Bools, Codes, Counterfactuals, Floats, Ints, SearchTask
 
 
-def exchanged(task: SearchTask, edited: Codes, max_batch_rows: int) -> Counterfactuals:
-    """Counterfactuals made by exchanging values, put before the model so many at a time."""
-    parts = [slice(start, start + max_batch_rows) for start in range(0, len(edited), max_batch_rows)]
-    told = [task.model.predict_with_proba(edited[part], task.labels[part]) for part in parts]
-    labels = np.concatenate([np.zeros(0, dtype=np.int64), *(after for after, _ in told)])
-    kept = [probability for _, probability in told if probability is not None]
+def evaluate_exchanged_values(task: SearchTask, edited: Codes, max_batch_rows: int) -> Counterfactuals:
+    """Return the counterfactuals that exchange the values of some features, evaluated in batches."""
+    batches = [slice(start, start + max_batch_rows) for start in range(0, len(edited), max_batch_rows)]
+    predictions = [task.model.predict_with_proba(edited[batch], task.labels[batch]) for batch in batches]
+    labels = np.concatenate([np.zeros(0, dtype=np.int64), *(batch_labels for batch_labels, _ in predictions)])
+    probabilities = [probability for _, probability in predictions if probability is not None]
     return Counterfactuals(
         features=task.features,
         labels=labels,
         flipped=labels != task.labels,
         distance=task.measure.between(task.codes, edited),
-        probability=np.concatenate([np.zeros(0), *kept]) if task.access >= Access.PROBABILITY else None,
+        probability=np.concatenate([np.zeros(0), *probabilities]) if task.access >= Access.PROBABILITY else None,
         codes=edited,
     )
 
 
-def moved(task: SearchTask, vectors: Floats, converged: Bools, steps: Ints | None = None) -> Counterfactuals:
-    """Counterfactuals made by moving the embeddings (n, k, d) of the explained features."""
+def evaluate_moved_embeddings(
+    task: SearchTask, vectors: Floats, converged: Bools, steps: Ints | None = None
+) -> Counterfactuals:
+    """Return the counterfactuals that move the embeddings of the selected features to `vectors` (n, k, d)."""
     labels, probability = task.model.evaluate_moved(task.codes, task.features, vectors, task.labels)
     return Counterfactuals(
         features=task.features,
@@ -38,10 +40,10 @@ def moved(task: SearchTask, vectors: Floats, converged: Bools, steps: Ints | Non
     )
 
 
-def embedded(task: SearchTask) -> Floats:
-    """The embeddings (n, k, d) of the explained features, zero where there is none."""
-    named = task.features != NO_FEATURE
-    features = np.where(named, task.features, 0)
-    codes = np.where(named, np.take_along_axis(task.codes, features, axis=1), np.int32(ABSENT))
-    picked = task.model.embed_features(features.ravel(), codes.ravel())
-    return picked.reshape(*features.shape, picked.shape[1])
+def embed_selected_features(task: SearchTask) -> Floats:
+    """Return the embeddings (n, k, d) of the selected features, zero where there are fewer than k."""
+    is_feature = task.features != NO_FEATURE
+    features = np.where(is_feature, task.features, 0)
+    codes = np.where(is_feature, np.take_along_axis(task.codes, features, axis=1), np.int32(ABSENT))
+    embeddings = task.model.embed_features(features.ravel(), codes.ravel())
+    return embeddings.reshape(*features.shape, embeddings.shape[1])

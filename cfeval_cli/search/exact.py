@@ -1,4 +1,4 @@
-"""Beyond the paper: the nearest counterfactual of a linear model, in closed form."""
+"""Exact search: the nearest counterfactual of a linear model, in closed form."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from cfeval_cli.core import (
     Workload,
 )
 from cfeval_cli.errors import check_float
-from cfeval_cli.search.edit import embedded, moved
+from cfeval_cli.search.edit import embed_selected_features, evaluate_moved_embeddings
 
 
 @dataclass(frozen=True)
 class Exact(Search):
-    """The smallest distance at which the label flips is |logit| / ‖w‖ over the explained features, along w.
+    """Move the embeddings of the selected features to the nearest point beyond the decision boundary.
 
-    Features without any weight cannot flip anything: the embedding then stays where it is, not converged.
+    The boundary is at the distance |logit| / ‖w‖ along w, the weights of the selected features. Without any weight the
+    label cannot change: the embeddings then stay unchanged, and the search has not converged.
     """
 
     margin: float = 1e-9  # how far beyond the boundary, in the logit
@@ -40,33 +41,33 @@ class Exact(Search):
 
     @property
     def label(self) -> str:
-        """What captions say of it."""
+        """The name of the search in captions."""
         return "exact search"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Only linear models have a closed form."""
+        """Return the reason for models without a linear logit, which have no closed form."""
         reason = spec.missing_ability_reason(HasLinearLogit)
         accepted = "discrete" if spec.missing_access_reason(Access.GRADIENT) else "continuous or search=discrete"
         return f"{reason}. Use search={accepted}" if reason else None
 
     def workload(self, dataset: Dataset, features: Ints) -> Workload:
-        """Return one step."""
+        """Return one evaluation."""
         return Workload(1)
 
     def chunk(self, dataset: Dataset, k: int) -> int:
-        """Instances to be given at a time."""
+        """Return the number of instances in one call."""
         return 4096
 
     def find(self, task: SearchTask) -> Counterfactuals:
-        """One step along w for all instances."""
+        """Return the counterfactuals one step along w."""
         logits, slopes = task.model.compute_linear_logits(task.codes)
         weights = np.where((task.features != NO_FEATURE)[:, :, None], slopes[task.features], 0.0)
         squared = (weights**2).sum(axis=(1, 2))
         target = np.where(task.labels == 1, -self.margin, self.margin)
-        reach = np.divide(target - logits, squared, out=np.zeros_like(logits), where=squared > 0)
-        vectors = embedded(task) + reach[:, None, None] * weights
-        return moved(task, vectors, squared > 0)
+        step = np.divide(target - logits, squared, out=np.zeros_like(logits), where=squared > 0)
+        vectors = embed_selected_features(task) + step[:, None, None] * weights
+        return evaluate_moved_embeddings(task, vectors, squared > 0)
 
     def limit(self, task: SearchTask) -> Counterfactuals | None:
-        """There is nothing to search."""
+        """Return the same counterfactuals, because the closed form has no search effort."""
         return self.find(task)

@@ -23,38 +23,46 @@ from tests.problems import (
 )
 
 
-def algorithm_1(dataset, model, row, features, pick, access):
-    """The paper's loop over candidates, one at a time; None where a random one is to be taken."""
+def run_algorithm_1(dataset, model, row, features, pick, access):
+    """Return the counterfactual of the paper's loop over candidates; None if a random candidate is picked."""
     before = logit(model, row) > 0
-    tried = []
-    values_of = [
+    candidates = []
+    options = [
         [v for v in sorted({*dataset.candidates[j].tolist(), int(row[j])}) if permitted(dataset.features[j], row[j], v)]
         for j in features
     ]
-    for values in product(*values_of):
+    for values in product(*options):
         changed = sum(int(row[j]) != v for j, v in zip(features, values, strict=True))
         if changed == 0:
-            continue  # x itself is never its own counterfactual
+            continue  # an instance is not its own counterfactual
         candidate = row.copy()
         candidate[list(features)] = values
         z = logit(model, candidate)
-        kept = sigmoid(z) if before else 1.0 - sigmoid(z)
-        gap = sum(
+        probability = sigmoid(z) if before else 1.0 - sigmoid(z)
+        squared = sum(
             ((model.tables[j][row[j]] - model.tables[j][v]) ** 2).sum() for j, v in zip(features, values, strict=True)
         )
-        tried.append(
-            {"codes": candidate, "changed": changed, "flip": (z > 0) != before, "kept": kept, "gap": np.sqrt(gap)}
+        candidates.append(
+            {
+                "codes": candidate,
+                "changed": changed,
+                "flip": (z > 0) != before,
+                "probability": probability,
+                "distance": np.sqrt(squared),
+            }
         )
-    if not tried:  # nothing may change
+    if not candidates:  # no change is permitted
         return row
-    flips = [t for t in tried if t["flip"]]
-    by_drop = sorted(tried, key=lambda t: (round(t["kept"], 12), t["changed"]))  # sorted() keeps value order
+    flips = [t for t in candidates if t["flip"]]
+    by_drop = sorted(
+        candidates, key=lambda t: (round(t["probability"], 12), t["changed"])
+    )  # sorted() keeps value order
     if pick == "largest_drop":
         return by_drop[0]["codes"]
     if flips and pick == "first":
         return min(flips, key=lambda t: t["changed"])["codes"]
     if flips and pick == "nearest":
-        return min(flips, key=lambda t: (round(t["gap"], 9), t["changed"]))["codes"]
+        return min(flips, key=lambda t: (round(t["distance"], 9), t["changed"]))["codes"]
     return by_drop[0]["codes"] if access >= Access.PROBABILITY else None
 
 
@@ -67,24 +75,24 @@ def algorithm_1(dataset, model, row, features, pick, access):
     st.sampled_from([Access.LABEL, Access.PROBABILITY]),
     st.sampled_from([1, 3, 7, 1000]),
 )
-def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, access, max_batch_rows):
+def test_counterfactuals_equal_those_of_algorithm_1(problem, k, seed, pick, access, max_batch_rows):
     dataset, model = problem
     search = Discrete(pick=pick, max_batch_rows=max_batch_rows)
     if access not in search.levels:
         return
     features = choose_features(dataset, min(k, dataset.width), seed)
-    found = search.find(make_task(dataset, model, features, access))
-    meant = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
+    counterfactuals = search.find(make_task(dataset, model, features, access))
+    resolved_pick = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
     for i, row in enumerate(dataset.test.codes):
-        expected = algorithm_1(dataset, model, row, features[i], meant, access)
+        expected = run_algorithm_1(dataset, model, row, features[i], resolved_pick, access)
         untouched = np.delete(np.arange(dataset.width), features[i])
-        assert (found.codes[i][untouched] == row[untouched]).all()
-        assert (found.codes[i] != row).any()
+        assert (counterfactuals.codes[i][untouched] == row[untouched]).all()
+        assert (counterfactuals.codes[i] != row).any()
         if expected is None:
-            assert not found.flipped[i]
+            assert not counterfactuals.flipped[i]
         else:
-            assert found.codes[i].tolist() == expected.tolist()
-        assert found.flipped[i] == ((logit(model, found.codes[i]) > 0) != (logit(model, row) > 0))
+            assert counterfactuals.codes[i].tolist() == expected.tolist()
+        assert counterfactuals.flipped[i] == ((logit(model, counterfactuals.codes[i]) > 0) != (logit(model, row) > 0))
 
 
 @given(
@@ -94,7 +102,7 @@ def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, acce
     st.sampled_from([Access.LABEL, Access.PROBABILITY]),
     st.sampled_from([1, 7, 1000]),
 )
-def test_numbers_stay_while_another_feature_changes_and_constraints_are_kept(seed, k, pick, access, max_batch_rows):
+def test_numbers_may_keep_their_value_and_constraints_are_kept(seed, k, pick, access, max_batch_rows):
     dataset = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
     model = make_linear(dataset, seed=seed)
     if seed % 3:
@@ -105,86 +113,86 @@ def test_numbers_stay_while_another_feature_changes_and_constraints_are_kept(see
     features = choose_features(dataset, k, seed)
     if k > 1:
         features[::3, -1] = NO_FEATURE
-    found = search.find(make_task(dataset, model, features, access))
-    meant = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
+    counterfactuals = search.find(make_task(dataset, model, features, access))
+    resolved_pick = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
     for i, row in enumerate(dataset.test.codes):
-        mine = features[i][features[i] != NO_FEATURE]
-        expected = algorithm_1(dataset, model, row, mine, meant, access)
-        for j in np.flatnonzero(found.codes[i] != row):
-            assert j in mine and found.codes[i][j] in dataset.candidates[j]
-            assert permitted(dataset.features[j], row[j], found.codes[i][j])
+        selected = features[i][features[i] != NO_FEATURE]
+        expected = run_algorithm_1(dataset, model, row, selected, resolved_pick, access)
+        for j in np.flatnonzero(counterfactuals.codes[i] != row):
+            assert j in selected and counterfactuals.codes[i][j] in dataset.candidates[j]
+            assert permitted(dataset.features[j], row[j], counterfactuals.codes[i][j])
         if expected is None:
-            assert not found.flipped[i]
+            assert not counterfactuals.flipped[i]
         else:
-            assert found.codes[i].tolist() == expected.tolist()
+            assert counterfactuals.codes[i].tolist() == expected.tolist()
 
 
-def test_the_random_fallback_is_uniform_over_numbers_that_are_tried_and_the_own_one():
+def test_random_fallback_is_uniform_over_candidate_numbers_and_the_own_value():
     dataset = make_mixed(2, n=4000, categories=0, numbers=2, tried=2)
-    one = dataset.test.codes[:1].repeat(4000, axis=0)
-    assert not any(one[0, j] in dataset.candidates[j] for j in range(2))
-    dataset = replace(dataset, test=replace(dataset.test, codes=one))
+    codes = dataset.test.codes[:1].repeat(4000, axis=0)
+    assert not any(codes[0, j] in dataset.candidates[j] for j in range(2))
+    dataset = replace(dataset, test=replace(dataset.test, codes=codes))
     task = make_task(dataset, make_linear(dataset, bias=1e6), np.tile([1, 0], (4000, 1)), Access.LABEL)
     drawn, counts = np.unique(Discrete().find(task).codes, axis=0, return_counts=True)
     sizes = [1 + len(dataset.candidates[j]) for j in range(2)]
-    assert len(drawn) == sizes[0] * sizes[1] - 1 and not (drawn == one[0]).all(axis=1).any()
+    assert len(drawn) == sizes[0] * sizes[1] - 1 and not (drawn == codes[0]).all(axis=1).any()
     assert np.abs(counts / 4000 - 1 / len(drawn)).max() < 0.03
 
 
-def test_the_random_fallback_is_uniform_over_the_other_combinations():
+def test_random_fallback_is_uniform_over_other_combinations():
     dataset = make_dataset([3, 2], n=6000)
     model = make_linear(dataset, bias=100.0)  # nothing flips
     features = np.tile([0, 1], (6000, 1))
-    found = Discrete().find(make_task(dataset, model, features, Access.LABEL))
+    counterfactuals = Discrete().find(make_task(dataset, model, features, Access.LABEL))
     own = dataset.test.codes @ [2, 1]
-    drawn = found.codes @ [2, 1]
-    assert not found.flipped.any() and (drawn != own).all()
+    drawn = counterfactuals.codes @ [2, 1]
+    assert not counterfactuals.flipped.any() and (drawn != own).all()
     shares = np.bincount((drawn - own) % 6, minlength=6)[1:] / 6000
     assert np.abs(shares - 0.2).max() < 0.025
 
 
-def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
+def test_batches_respect_the_bound_and_cover_all_candidates():
     dataset = make_dataset([4, 4, 4], n=50)
     model = make_linear(dataset)
-    asked = []
+    batch_sizes = []
 
-    class Spy(SupportsEdits, SupportsBatchedEmbedding):
+    class RecordingModel(SupportsEdits, SupportsBatchedEmbedding):
         embed_values, embed_features = model.embed_values, model.embed_features
 
         def predict_edited(self, codes, features, rows, values):
-            asked.append(len(values))
+            batch_sizes.append(len(values))
             return model.predict_edited(codes, features, rows, values)
 
         def predict_positive(self, codes):
-            asked.append(len(codes))
+            batch_sizes.append(len(codes))
             return model.predict_positive(codes)
 
-    task = make_task(dataset, Spy(), np.tile([0, 2], (50, 1)), Access.PROBABILITY)
-    asked.clear()  # by the test itself
+    task = make_task(dataset, RecordingModel(), np.tile([0, 2], (50, 1)), Access.PROBABILITY)
+    batch_sizes.clear()  # make_task evaluates the model
     Discrete(max_batch_rows=20).find(task)
-    assert max(asked) <= 20
-    assert sum(asked) == 50 * 16 + 50  # every candidate, and the one that was taken
+    assert max(batch_sizes) <= 20
+    assert sum(batch_sizes) == 50 * 16 + 50  # every candidate, and the picked one again
 
 
-def test_the_fallback_depends_on_the_seed_and_the_instance_but_not_on_who_explained_or_in_which_order():
+def test_random_fallback_depends_on_the_seed_but_not_on_the_order_of_features():
     dataset = make_dataset([4, 5], n=40)
     model = make_linear(dataset, bias=100.0)  # nothing flips
-    there, back = np.tile([0, 1], (40, 1)), np.tile([1, 0], (40, 1))
-    one = Discrete().find(make_task(dataset, model, there, Access.LABEL)).codes
-    assert (Discrete().find(make_task(dataset, model, back, Access.LABEL)).codes == one).all()
-    assert (Discrete().find(make_task(dataset, model, there, Access.LABEL, seed=1)).codes != one).any()
+    features, reverse = np.tile([0, 1], (40, 1)), np.tile([1, 0], (40, 1))
+    codes = Discrete().find(make_task(dataset, model, features, Access.LABEL)).codes
+    assert (Discrete().find(make_task(dataset, model, reverse, Access.LABEL)).codes == codes).all()
+    assert (Discrete().find(make_task(dataset, model, features, Access.LABEL, seed=1)).codes != codes).any()
 
 
-def test_instances_with_fewer_features_are_searched_in_what_there_is():
+def test_incomplete_explanations_are_searched_in_their_features():
     dataset = make_dataset([3, 3, 3], n=8)
     model = make_linear(dataset, seed=5)
-    two = np.array([[0, NO_FEATURE]] * 4 + [[2, 1]] * 4)
-    found = Discrete().find(make_task(dataset, model, two, Access.PROBABILITY))
-    alone = Discrete().find(make_task(dataset, model, np.array([[0]] * 8), Access.PROBABILITY))
-    assert found.codes[:4].tolist() == alone.codes[:4].tolist()
+    features = np.array([[0, NO_FEATURE]] * 4 + [[2, 1]] * 4)
+    counterfactuals = Discrete().find(make_task(dataset, model, features, Access.PROBABILITY))
+    single = Discrete().find(make_task(dataset, model, np.array([[0]] * 8), Access.PROBABILITY))
+    assert counterfactuals.codes[:4].tolist() == single.codes[:4].tolist()
 
 
-def test_a_product_over_max_candidates_is_refused_with_the_number_needed():
+def test_too_many_candidates_are_reported_with_the_number_needed():
     dataset = make_dataset([4, 3, 2])
     Discrete(max_candidates=12).check(dataset, 2)
     with pytest.raises(UserError, match=r"12 candidates.*4 \(f0\) × 3 \(f1\)"):
@@ -193,25 +201,27 @@ def test_a_product_over_max_candidates_is_refused_with_the_number_needed():
     sizes = sorted((len(values) for values in numbers.candidates), reverse=True)
     with pytest.raises(UserError, match=rf"can need {sizes[0]} candidates"):
         Discrete(max_candidates=1).check(numbers, 1)
-    with pytest.raises(UserError, match=rf"can need {(sizes[0] + 1) * (sizes[1] + 1)} candidates"):  # with its own
+    with pytest.raises(
+        UserError, match=rf"can need {(sizes[0] + 1) * (sizes[1] + 1)} candidates"
+    ):  # with the own value
         Discrete(max_candidates=1).check(numbers, 2)
 
 
 @pytest.mark.parametrize("setting", [{"pick": "best"}, {"max_candidates": 0}, {"max_batch_rows": 1.5}])
-def test_bad_settings_are_named(setting):
+def test_invalid_settings_are_rejected(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         Discrete(**setting)
 
 
-def test_a_feature_without_another_value_stays_as_it_is():
+def test_feature_without_another_value_is_unchanged():
     dataset = make_dataset([1, 3], n=5)
     model = make_linear(dataset, bias=100.0)
     for access in (Access.LABEL, Access.PROBABILITY):
-        found = Discrete().find(make_task(dataset, model, np.zeros((5, 1), int), access))
-        assert (found.codes == dataset.test.codes).all() and not found.flipped.any()
+        counterfactuals = Discrete().find(make_task(dataset, model, np.zeros((5, 1), int), access))
+        assert (counterfactuals.codes == dataset.test.codes).all() and not counterfactuals.flipped.any()
 
 
-def test_a_model_that_gives_no_numbers_is_told():
+def test_nan_probabilities_are_reported():
     dataset = make_dataset([3, 3], n=5)
     model = make_linear(dataset)
     broken = type(model)(float("nan"), model.weights, model.tables, model.means)
