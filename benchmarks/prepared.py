@@ -52,4 +52,5 @@ def explain(study, name):
 def find(study, name, features):
     used = find_explained(features)
     component = f"search.{name}.{{level}}"
-    return search_counterfactuals(study, study.rows.take(used), features[used], component, lambda _: None, keep=False)
+    rows = study.rows.take(used)
+    return search_counterfactuals(study, rows, features[used], component, lambda _: None, use_cache=False)

@@ -288,6 +288,6 @@ class _Trial:
 
     def _case(self, member: Ints, features: Ints) -> MetricInput:
         rows = self.context.rows.take(self.instances[member])
-        edits = search_counterfactuals(self.context, rows, features, "bounds", lambda _: None, keep=False)
+        edits = search_counterfactuals(self.context, rows, features, "bounds", lambda _: None, use_cache=False)
         truth = {name: importance[member] for name, importance in self.truth.items()}
         return create_metric_input(self.context, rows, features, np.ones(len(rows), dtype=bool), edits, truth)

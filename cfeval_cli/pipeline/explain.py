@@ -1,4 +1,4 @@
-"""Explanations of all explainers on all instances, and the top k features of each."""
+"""The explain stage: explanations of all instances, and the k features that each explainer selects."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ def explain_instances(
     advance: Callable[[int], None],
     job: ExplanationJob | None = None,
 ) -> ExplainerResult:
-    """Return one explainer's explanations of all instances; from `others` if they follow from these.
+    """Return one explainer's explanations of all instances.
 
-    With the run's seed, unless a job has another.
+    They are derived from the results of another explainer, if the two differ only in what they do with the same
+    samples. The job has the run's seed unless it is given.
     """
     plan = context.plan
     explainer = plan.explainers[name]
     source = explainer.samples_of or ""
-    if source in others and (made := explainer.follows(plan.explainers[source])) is not None:
+    if source in others and (derive := explainer.follows(plan.explainers[source])) is not None:
         advance(len(context.rows))
-        done = others[source]  # whose cost is its own: it would have asked the same
-        told = made(done.explanation)
-        aside = context.scratch.keep({"features": told.features, "scores": told.scores})
-        return ExplainerResult(Explanation(**aside), done.cost, done.n_cached, done.faults)
+        result = others[source]  # with the cost of the source: computed by itself, it would be the same
+        derived = derive(result.explanation)
+        arrays = context.scratch.keep({"features": derived.features, "scores": derived.scores})
+        return ExplainerResult(Explanation(**arrays), result.cost, result.n_cached, result.faults)
     job = job or create_explanation_job(context, name, plan.settings.seed)
-    return compute_explanations(
-        job, plan.executor, context.cache, advance, strict=plan.settings.strict, scratch=context.scratch
-    )
+    strict = plan.settings.strict
+    return compute_explanations(job, plan.executor, context.cache, advance, strict=strict, scratch=context.scratch)
 
 
 def create_explanation_job(context: RunContext, name: str, seed: int) -> ExplanationJob:
-    """Return the work of one explainer on all instances."""
+    """Return the job of one explainer on all instances."""
     explainer = context.plan.explainers[name]
-    identity = of_component(explainer)
+    explainer_hash = of_component(explainer)
     return ExplanationJob(
         name=name,
         explainer=explainer,
         access=explainer.asks(context.spec),
         dataset=context.dataset,
         model=context.model,
-        identity=identity,
-        code=of_code(explainer.__class__) if identity else "",
+        explainer_hash=explainer_hash,
+        code_hash=of_code(explainer.__class__) if explainer_hash else "",
         subject_hash=context.subject_hash,
         seed=seed,
         rows=context.rows,
@@ -59,20 +59,20 @@ def create_explanation_job(context: RunContext, name: str, seed: int) -> Explana
     )
 
 
-def select_top_k(context: RunContext, name: str, done: ExplainerResult) -> Ints:
-    """Return the k features (N, k) to be evaluated; a row of NONE is left out."""
+def select_top_k(context: RunContext, name: str, result: ExplainerResult) -> Ints:
+    """Return the k features (N, k) to be evaluated; a row of NO_FEATURE is not evaluated."""
     plan, instances = context.plan, context.instances
-    features = done.explanation.top(plan.settings.k)
+    features = result.explanation.top(plan.settings.k)
     context.scratch.release()
-    short = np.flatnonzero((features == NO_FEATURE).any(axis=1))
+    incomplete = np.flatnonzero((features == NO_FEATURE).any(axis=1))
     if plan.settings.incomplete == "skip":
-        features[short] = NO_FEATURE
+        features[incomplete] = NO_FEATURE
     elif plan.settings.incomplete == "random":
-        for row in (row for row in short if row not in done.faults):
-            named = features[row][features[row] != NO_FEATURE]
-            others = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), named)
-            more = make_stream(plan.settings.seed, f"incomplete.{name}", int(instances.ids[row])).permutation(others)
-            filled = np.concatenate([named, more])[: plan.settings.k]
+        for row in (row for row in incomplete if row not in result.faults):
+            selected = features[row][features[row] != NO_FEATURE]
+            others = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), selected)
+            stream = make_stream(plan.settings.seed, f"incomplete.{name}", int(instances.ids[row]))
+            filled = np.concatenate([selected, stream.permutation(others)])[: plan.settings.k]
             features[row] = NO_FEATURE if len(filled) < plan.settings.k else filled
     return features
 
@@ -83,12 +83,12 @@ def check_unchanged(
     explanations: Mapping[str, ExplainerResult],
     advance: Callable[[int], None],
 ) -> None:
-    """Compare the model, and some explanations from elsewhere, with what they are now; Failure if they differ.
+    """Evaluate the model again, and a few explanations from the cache and from workers; Failure if one differs.
 
     These evaluations are not part of any component's cost.
     """
     model_checks.check_unchanged(context.model, context.dataset, context.rows, context.probabilities)
     tolerance = model_checks.get_tolerance(context.probabilities)
-    for name, done in explanations.items():
-        check_explanations(jobs[name], done, tolerance)
+    for name, result in explanations.items():
+        check_explanations(jobs[name], result, tolerance)
         advance(1)

@@ -37,7 +37,7 @@ from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.context import RunContext, fit_removal
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
 from cfeval_cli.pipeline.search import Edits
-from cfeval_cli.pipeline.search_job import stream_name
+from cfeval_cli.pipeline.search_job import get_stream_name
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import divide_or_nan
 from cfeval_cli.statistics.invariance import TOGETHER, ReparametrisedValues
@@ -257,7 +257,7 @@ class _Trial:
     ) -> SearchTask:
         """The search as a run has it, with the same random numbers."""
         plan, dataset, rows = context.plan, context.dataset, self.rows.take(some)
-        component = stream_name(level)
+        component = get_stream_name(level)
         return SearchTask(
             rows.ids, rows.codes, rows.labels, seed=plan.settings.seed, component=component,
             features=self.features[some], dataset=dataset, model=context.open_client(level, component), measure=measure,

@@ -1,4 +1,4 @@
-"""The scores of all explanations: slab by slab of the instances, so that memory does not grow with their number."""
+"""The score stage: metrics of all explanations, computed in slabs of instances to bound the memory."""
 
 from __future__ import annotations
 
@@ -40,134 +40,142 @@ def compute_scores(
     context: RunContext,
     truth: Mapping[str, Floats],
     explanations: Mapping[str, ExplainerResult],
-    chosen: Mapping[str, Ints],
+    selected: Mapping[str, Ints],
     edits: Mapping[str, Edits],
 ) -> tuple[Scores, pd.DataFrame]:
-    """Scores per instance, and the rows that their summary should have."""
+    """Return the scores of each instance, and a summary table with a row for each metric, variant and explainer."""
     plan, size = context.plan, len(context.instances)
-    everyone = np.arange(size)
-    members = {name: _Member.of(features, everyone) for name, features in chosen.items()}
-    room, results = ScratchArrays[tuple[ScoreKey, str]](context.scratch, size), dict[ScoreKey, _Result]()
+    all_positions = np.arange(size)
+    selections = {name: _Selection.of(features, all_positions) for name, features in selected.items()}
+    arrays, builders = ScratchArrays[tuple[ScoreKey, str]](context.scratch, size), dict[ScoreKey, _ScoreBuilder]()
     for slab in slabs(size):
         if slab.start:
-            context.answer_cache.forget()  # nobody asks about the instances of another slab
-        cases = {}
-        for name, member in members.items():
-            cases[name] = _case(context, name, member, slab, truth, explanations[name], edits[name])
-        for metric, name, found in _scored(context, cases):
-            key = ((metric.name, found.variant), name)
-            result = results.setdefault(key, _Result(metric, plan.explainers[name]))
-            result.add(found, members[name], slab)
-            if isinstance(found, Score):
-                room.add((key, "numerator"), found.numerator)
-                room.add((key, "denominator"), found.denominator)
+            context.answer_cache.forget()  # no metric needs answers for the instances of an earlier slab
+        inputs = {
+            name: _create_slab_input(context, name, selection, slab, truth, explanations[name], edits[name])
+            for name, selection in selections.items()
+        }
+        for metric, name, score in _evaluate_metrics(context, inputs):
+            key = ((metric.name, score.variant), name)
+            builder = builders.setdefault(key, _ScoreBuilder(metric, plan.explainers[name]))
+            builder.add(score, selections[name], slab)
+            if isinstance(score, Score):
+                arrays.add((key, "numerator"), score.numerator)
+                arrays.add((key, "denominator"), score.denominator)
         context.scratch.release()
-    summary = arranged([result.row(key) for key, result in results.items()])
-    arrays = room.arrays()
-    parts = {
-        key: ScoreSeries(arrays[key, "numerator"], arrays[key, "denominator"], result.places(everyone, members[key[1]]))
-        for key, result in results.items()
-        if (key, "numerator") in arrays
-    }
-    scores = Scores(parts, context.instances.ids, context.scratch)
+    summary = sort_by_metric([builder.create_row(key) for key, builder in builders.items()])
+    values = arrays.arrays()
+    series = {
+        key: ScoreSeries(
+            values[key, "numerator"], values[key, "denominator"],
+            builder.get_positions(all_positions, selections[key[1]]),
+        )
+        for key, builder in builders.items()
+        if (key, "numerator") in values
+    }  # fmt: skip
+    scores = Scores(series, context.instances.ids, context.scratch)
     summary["circular"] = mark_circular_rows(plan, context.dataset, summary)
     return scores.marked(find_common_instances(scores, summary)), summary
 
 
 @dataclass(frozen=True)
-class _Member:
-    """One explainer among those that are scored."""
+class _Selection:
+    """The features that one explainer selected."""
 
     features: Ints  # (N, k)
-    places: Ints  # (n,) of the instances that it has anything for
+    positions: Ints  # (n,) of the instances with at least one feature
 
     @staticmethod
-    def of(features: Ints, everyone: Ints) -> _Member:
-        some = find_explained(features)
-        return _Member(features, everyone if len(some) == len(everyone) else some)  # all are not kept again
+    def of(features: Ints, all_positions: Ints) -> _Selection:
+        explained = find_explained(features)
+        # The shared array saves memory if all instances are explained.
+        return _Selection(features, all_positions if len(explained) == len(all_positions) else explained)
 
     def within(self, slab: slice) -> slice:
-        """Which of its instances lie in a slab."""
-        return slice(*np.searchsorted(self.places, (slab.start, slab.stop)).tolist())
+        """Return which of the positions lie in a slab."""
+        return slice(*np.searchsorted(self.positions, (slab.start, slab.stop)).tolist())
 
 
-def _case(
+def _create_slab_input(
     context: RunContext,
     name: str,
-    member: _Member,
+    selection: _Selection,
     slab: slice,
     truth: Mapping[str, Floats],
-    done: ExplainerResult,
+    result: ExplainerResult,
     edits: Edits,
 ) -> MetricInput:
-    """What the metrics are given of one explainer's explanations of the instances of a slab."""
-    plan, told = context.plan, done.explanation.take(slab)
-    mine = member.within(slab)
-    rows = index_without_copy(member.places[mine] - slab.start, slab.stop - slab.start)
-    case = create_metric_input(
+    """Return the metrics' input for the instances of a slab that one explainer explained."""
+    plan, explanation = context.plan, result.explanation.take(slab)
+    span = selection.within(slab)
+    rows = index_without_copy(selection.positions[span] - slab.start, slab.stop - slab.start)
+    inputs = create_metric_input(
         context,
         context.rows.take(slab).take(rows),
-        member.features[slab][rows],
-        (told.top(plan.settings.k) != NO_FEATURE).all(axis=1),
-        {level: found.take(mine) for level, found in edits.items()},
+        selection.features[slab][rows],
+        (explanation.top(plan.settings.k) != NO_FEATURE).all(axis=1),
+        {level: counterfactuals.take(span) for level, counterfactuals in edits.items()},
         {definition: importance[slab][rows] for definition, importance in truth.items()},
-        told.take(rows) if plan.explainers[name].gives == "scores" else None,
+        explanation.take(rows) if plan.explainers[name].gives == "scores" else None,
         context.answer_cache,
     )
-    return replace(case, total=len(context.instances))
+    return replace(inputs, total=len(context.instances))
 
 
-def _scored(context: RunContext, cases: Mapping[str, MetricInput]) -> Iterator[tuple[Metric, str, Score | AbsentScore]]:
-    """What each metric says of each explainer."""
+def _evaluate_metrics(
+    context: RunContext, inputs: Mapping[str, MetricInput]
+) -> Iterator[tuple[Metric, str, Score | AbsentScore]]:
+    """Yield the scores of each metric for each explainer."""
     for metric in context.plan.metrics.values():
-        for name, case in cases.items():
-            for found in evaluate_metric(context, case, metric, f"metric.{metric.name}"):
-                yield metric, name, found
+        for name, metric_input in inputs.items():
+            for score in evaluate_metric(context, metric_input, metric, f"metric.{metric.name}"):
+                yield metric, name, score
 
 
 @dataclass
-class _Result:
-    """What a metric says of an explainer, as it is put together from slabs."""
+class _ScoreBuilder:
+    """The scores of one metric, variant and explainer, collected from slabs."""
 
     metric: Metric
     explainer: Explainer
-    reason: str = ""  # why there is nothing
+    reason: str = ""  # why there are no scores
     method: str = ""
     remark: str = ""
     counts: Counter[str] = field(default_factory=Counter)
-    of: list[tuple[str, Ints]] = field(default_factory=list)  # whose scores, and where these are none of all
+    # Which instances of each slab have scores: all, those that are explained, or a list of positions.
+    support: list[tuple[str, Ints]] = field(default_factory=list)
 
-    def add(self, found: Score | AbsentScore, member: _Member, slab: slice) -> None:
-        """One more slab."""
-        if isinstance(found, AbsentScore):
-            self.reason = found.reason
+    def add(self, score: Score | AbsentScore, selection: _Selection, slab: slice) -> None:
+        """Add the scores of a slab."""
+        if isinstance(score, AbsentScore):
+            self.reason = score.reason
             return
-        self.method = max(self.method, found.method, key=len)
-        self.remark = max(self.remark, found.remark, key=len)
-        self.counts.update(found.counts)
-        nobody = member.places[:0]
-        if found.everyone:
-            self.of.append(("everyone", nobody))
-        elif found.some is None:
-            self.of.append(("member", nobody))
+        self.method = max(self.method, score.method, key=len)
+        self.remark = max(self.remark, score.remark, key=len)
+        self.counts.update(score.counts)
+        no_positions = selection.positions[:0]
+        if score.everyone:
+            self.support.append(("all", no_positions))
+        elif score.some is None:
+            self.support.append(("explained", no_positions))
         else:
-            self.of.append(("some", member.places[member.within(slab)][found.some]))
+            self.support.append(("listed", selection.positions[selection.within(slab)][score.some]))
 
-    def places(self, everyone: Ints, member: _Member) -> Ints:
-        """Of the instances that are scored, among all."""
-        kinds = {kind for kind, _ in self.of}
-        if kinds == {"everyone"}:
-            return everyone
-        if kinds == {"member"}:
-            return member.places
+    def get_positions(self, all_positions: Ints, selection: _Selection) -> Ints:
+        """Return the positions of the instances with scores."""
+        kinds = {kind for kind, _ in self.support}
+        if kinds == {"all"}:
+            return all_positions
+        if kinds == {"explained"}:
+            return selection.positions
         parts = []
-        for slab, (kind, some) in zip(slabs(len(everyone)), self.of, strict=True):
-            whole = {"everyone": everyone[slab], "member": member.places[member.within(slab)], "some": some}
-            parts.append(whole[kind])
+        for slab, (kind, listed) in zip(slabs(len(all_positions)), self.support, strict=True):
+            explained = selection.positions[selection.within(slab)]
+            parts.append({"all": all_positions[slab], "explained": explained, "listed": listed}[kind])
         return np.concatenate(parts)
 
-    def row(self, key: ScoreKey) -> dict[str, object]:
-        """A row of the summary, with what explainer and metric say of themselves."""
+    def create_row(self, key: ScoreKey) -> dict[str, object]:
+        """Return the row of the summary, with the declarations of metric and explainer."""
         metric, explainer = self.metric, self.explainer
         low, high = metric.range
         return {
@@ -180,12 +188,12 @@ class _Result:
         }  # fmt: skip
 
 
-def arranged(order: list[dict[str, object]]) -> pd.DataFrame:
-    """Rows of a metric by variant, then by explainer."""
-    table = pd.DataFrame(order)
-    place = {key: i for i, key in enumerate(dict.fromkeys(zip(table["metric"], table["variant"], strict=True)))}
-    keys = [place[key] for key in zip(table["metric"], table["variant"], strict=True)]
-    return table.iloc[np.argsort(keys, kind="stable")].reset_index(drop=True)
+def sort_by_metric(rows: list[dict[str, object]]) -> pd.DataFrame:
+    """Return a table with the rows of each metric and variant next to each other, otherwise in the given order."""
+    table = pd.DataFrame(rows)
+    keys = list(zip(table["metric"], table["variant"], strict=True))
+    order = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return table.iloc[np.argsort([order[key] for key in keys], kind="stable")].reset_index(drop=True)
 
 
 def create_metric_input(
@@ -196,11 +204,12 @@ def create_metric_input(
     edits: Edits,
     truth: Mapping[str, Floats],
     explanation: Explanation | None = None,
-    memory: AnswerCache | None = None,
+    answer_cache: AnswerCache | None = None,
 ) -> MetricInput:
-    """What the metrics are given of one explainer; `truth` is that of these instances.
+    """Return the metrics' input for some instances that one explainer explained.
 
-    `explanation` is all that it named, in order, if it has an order. Cases of the same instances share a `memory`.
+    `truth` is that of these instances, and `explanation` has all features in order, unless the explainer returns
+    sets. Inputs for the same instances share an `answer_cache`.
     """
     return MetricInput(
         rows.ids,
@@ -208,6 +217,7 @@ def create_metric_input(
         rows.labels,
         rows.probability,
         dataset=context.dataset,
+        # Without access: `evaluate_metric` replaces it by a client with the access of each metric.
         model=Ledger().open_client(context.model, Access.NOTHING, "nobody"),
         features=features,
         k=features.shape[1],
@@ -216,32 +226,31 @@ def create_metric_input(
         removals=context.removals,
         truth=truth,
         explanation=explanation,
-        memory=memory or AnswerCache(),
+        memory=answer_cache or AnswerCache(),
     )
 
 
 @restore_working_directory()
 def evaluate_metric(
-    context: RunContext, case: MetricInput, metric: Metric, component: str
+    context: RunContext, inputs: MetricInput, metric: Metric, component: str
 ) -> Iterator[Score | AbsentScore]:
-    """What one metric says of a case, which it sees with no more access than it declares."""
-    access = _access(context, metric)
-    seen = replace(
-        case,
+    """Return the scores of one metric, computed with the access that it declares."""
+    access = _get_metric_access(context, metric)
+    permitted = replace(
+        inputs,
         model=context.open_client(access, component),
-        probability=case.probability if max(access, metric.access) >= Access.PROBABILITY else None,
+        probability=inputs.probability if max(access, metric.access) >= Access.PROBABILITY else None,
     )
     with context.ledger.clock(component):
-        found = list(metric.score(seen))
-    return iter(found)
+        scores = list(metric.score(permitted))
+    return iter(scores)
 
 
-def _access(context: RunContext, metric: Metric) -> Access:
-    """What a metric may ask: what it needs, and of what else it could use as much as model and user allow."""
+def _get_metric_access(context: RunContext, metric: Metric) -> Access:
+    """Return the access that a metric needs, or as much of what it can use as the model and the settings allow."""
     if metric.role != "judged":
         return Access.NOTHING
-    wanted = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
-    able = [
-        level for level in wanted if level <= context.plan.access and context.spec.missing_access_reason(level) is None
-    ]
-    return max([metric.access, *able])
+    usable = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
+    permitted = [level for level in usable if level <= context.plan.access]
+    available = [level for level in permitted if context.spec.missing_access_reason(level) is None]
+    return max([metric.access, *available])

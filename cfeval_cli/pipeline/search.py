@@ -1,8 +1,9 @@
-"""Counterfactuals of the explained instances, at each level of access that the search uses."""
+"""The search stage: counterfactuals of the explained instances, at each level of access that the search uses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,36 +13,48 @@ from cfeval_cli.pipeline.context import RunContext, index_without_copy
 from cfeval_cli.pipeline.model_checks import get_tolerance
 from cfeval_cli.pipeline.search_job import SearchJob, check_counterfactuals, find_counterfactuals
 
-Edits = Mapping[Access, Counterfactuals]  # by the level of access at which they were searched
+Edits: TypeAlias = Mapping[Access, Counterfactuals]  # by the level of access of the search
 
 
 def find_explained(features: Ints) -> Ints:
-    """Return the instances for which any features (N, k) are selected."""
+    """Return the positions of the instances with at least one selected feature (N, k)."""
     return np.flatnonzero((features != NO_FEATURE).any(axis=1))
 
 
 def search_explained_instances(
     context: RunContext, features: Ints, component: str, advance: Callable[[int], None]
 ) -> Edits:
-    """Return counterfactuals of the explained instances, of which the selected features (N, k) may be edited."""
-    places = index_without_copy(find_explained(features), len(features))
-    return search_counterfactuals(context, context.rows.take(places), features[places], component, advance, keep=True)
+    """Return counterfactuals of the explained instances, which edit only their selected features (N, k)."""
+    explained = index_without_copy(find_explained(features), len(features))
+    rows = context.rows.take(explained)
+    return search_counterfactuals(context, rows, features[explained], component, advance, use_cache=True)
 
 
 def search_counterfactuals(
-    context: RunContext, rows: Rows, features: Ints, component: str, advance: Callable[[int], None], *, keep: bool
+    context: RunContext,
+    rows: Rows,
+    features: Ints,
+    component: str,
+    advance: Callable[[int], None],
+    *,
+    use_cache: bool,
 ) -> Edits:
-    """Counterfactuals of some instances at each level of access that the search has; `keep` them for later runs."""
-    plan, found = context.plan, {}
-    for level, measure in context.distances.items():
-        job = SearchJob(plan.search, context.dataset, context.model, measure, level, plan.settings.seed, rows, features)
+    """Return counterfactuals of some instances at each level of access of the search.
+
+    `component` is the name under which the ledger counts the cost; `{level}` in it is replaced.
+    """
+    plan, edits = context.plan, {}
+    for level, distance in context.distances.items():
+        job = SearchJob(
+            plan.search, context.dataset, context.model, distance, level, plan.settings.seed, rows, features
+        )
         parts = (context.subject_hash, of_component(plan.search), of_component(plan.distance), level.name, job.seed)
-        key = of_work(SearchJob, *parts) if keep else None
+        key = of_work(SearchJob, *parts) if use_cache else None
         section = Section(key, f"{context.dataset.name}, {job.component}, seed {job.seed}")
-        done = find_counterfactuals(
+        joined = find_counterfactuals(
             job, plan.executor, context.cache, advance, section=section, scratch=context.scratch
         )
-        check_counterfactuals(job, done, get_tolerance(context.probabilities))
-        found[level] = Counterfactuals(**done.arrays)
-        context.ledger.book(component.format(level=level.name.lower()), done.cost)
-    return found
+        check_counterfactuals(job, joined, get_tolerance(context.probabilities))
+        edits[level] = Counterfactuals(**joined.arrays)
+        context.ledger.book(component.format(level=level.name.lower()), joined.cost)
+    return edits

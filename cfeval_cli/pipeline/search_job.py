@@ -1,4 +1,4 @@
-"""The counterfactuals of many instances by one search."""
+"""Search for counterfactuals of many instances, in this process and in worker processes."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ from cfeval_cli.pipeline.chunks import (
 )
 
 
-def stream_name(access: Access) -> str:
-    """Return the name under which a search draws: without the explainer, so that equal features get equal edits."""
+def get_stream_name(access: Access) -> str:
+    """Return the key of a search's random streams: without the explainer, so that equal features get equal edits."""
     return f"search.{access.name.lower()}"
 
 
 @dataclass(frozen=True)
 class SearchJob:
-    """One search's work on some instances at one level of access."""
+    """A search at one level of access, with the model and the instances."""
 
     search: Search
     dataset: Dataset
     model: Model
-    measure: FittedDistance
+    distance: FittedDistance
     access: Access
     seed: int
     rows: Rows
-    features: Ints  # (N, k) of each instance that may be edited
+    features: Ints  # (N, k) that may be edited, for each instance
 
     @property
     def component(self) -> str:
-        """Under which name it asks the model, and draws."""
-        return stream_name(self.access)
+        """The name in the ledger, and the key of the random streams."""
+        return get_stream_name(self.access)
 
 
 def find_counterfactuals(
@@ -71,67 +71,71 @@ def find_counterfactuals(
     section: Section,
     scratch: Scratch | None = None,
 ) -> JoinedResults:
-    """Search counterfactuals of all instances; the arrays are the fields of `Counterfactuals`."""
-    step = job.search.chunk(job.dataset, job.features.shape[1])
+    """Find counterfactuals of all instances; the arrays of the result are the fields of `Counterfactuals`."""
+    unit_size = job.search.chunk(job.dataset, job.features.shape[1])
     inputs = (job.rows.ids, job.rows.labels, job.rows.codes, job.features)
-    work = ChunkedComputation(job.component, job, _find, inputs, section, step)
-    return compute_in_chunks(work, executor, cache, advance, scratch or Scratch())
+    computation = ChunkedComputation(job.component, job, _search_chunk, inputs, section, unit_size)
+    return compute_in_chunks(computation, executor, cache, advance, scratch or Scratch())
 
 
-def check_counterfactuals(job: SearchJob, done: JoinedResults, tolerance: float) -> None:
-    """Ask the model again about a few counterfactuals from the cache and from worker processes; Failure if it differs.
+def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: float) -> None:
+    """Evaluate a few counterfactuals from the cache and from worker processes again; Failure if one differs.
 
     These evaluations are not part of any component's cost.
     """
-    every = Counterfactuals(**done.arrays)
-    for origin, places in draw_verified_instances(job.seed, job.component, done.cached, done.from_workers).items():
-        some, edits = job.rows.take(places), every.take(places)
+    counterfactuals = Counterfactuals(**joined.arrays)
+    verified = draw_verified_instances(job.seed, job.component, joined.cached, joined.from_workers)
+    for origin, positions in verified.items():
+        rows, edits = job.rows.take(positions), counterfactuals.take(positions)
         client = Ledger().open_client(job.model, job.access, job.component, padded=job.dataset.padded)
         if edits.codes is not None:
-            labels, probability = client.predict_with_proba(edits.codes, some.labels)
+            labels, probability = client.predict_with_proba(edits.codes, rows.labels)
         elif edits.vectors is not None:
-            labels, probability = client.evaluate_moved(some.codes, edits.features, edits.vectors, some.labels)
+            labels, probability = client.evaluate_moved(rows.codes, edits.features, edits.vectors, rows.labels)
         else:
             continue
-        before, now = (np.array(job.dataset.classes)[one].tolist() for one in (edits.labels, labels))
+        classes = np.array(job.dataset.classes)
+        first, second = classes[edits.labels].tolist(), classes[labels].tolist()
         differs = labels != edits.labels
         if probability is not None and edits.probability is not None:
             differs = np.abs(probability - edits.probability) > tolerance
-            before, now = ([f"{p:.8g}" for p in one] for one in (edits.probability, probability))
+            first, second = ([f"{p:.8g}" for p in values] for values in (edits.probability, probability))
         if differs.any():
             row = int(differs.argmax())
-            what = "class" if probability is None else f"P({job.dataset.classes[some.labels[row]]})"
+            quantity = "class" if probability is None else f"P({job.dataset.classes[rows.labels[row]]})"
             raise Failure(
-                f"{job.component}, instance {some.ids[row]}: the counterfactual {origin} has {what} = {before[row]}, "
-                f"and evaluated again {what} = {now[row]}. {ADVICE[origin]}"
+                f"{job.component}, instance {rows.ids[row]}: the counterfactual {origin} has {quantity} = "
+                f"{first[row]}, and evaluated again {quantity} = {second[row]}. {ADVICE[origin]}"
             )
 
 
-def _find(job: SearchJob, places: Ints) -> list[UnitResult]:
-    """A chunk of instances, here or in another process."""
-    begun, ledger, rows = time.perf_counter(), Ledger(), job.rows.take(places)
+def _search_chunk(job: SearchJob, positions: Ints) -> list[UnitResult]:
+    """Find counterfactuals of a chunk of instances, which is one unit."""
+    started, ledger, rows = time.perf_counter(), Ledger(), job.rows.take(positions)
     task = SearchTask(
         rows.ids,
         rows.codes,
         rows.labels,
         seed=job.seed,
         component=job.component,
-        features=editable(job.dataset, job.features[places]),
+        features=editable(job.dataset, job.features[positions]),
         dataset=job.dataset,
         model=ledger.open_client(job.model, job.access, job.component, padded=job.dataset.padded),
-        measure=job.measure,
+        measure=job.distance,
     )
-    found = job.search.find(task)
-    _check(job, rows.codes, found)
-    columns = {field.name: getattr(found, field.name) for field in fields(found)}
+    counterfactuals = job.search.find(task)
+    _check_constraints(job, rows.codes, counterfactuals)
+    columns = {field.name: getattr(counterfactuals, field.name) for field in fields(counterfactuals)}
     arrays = {name: array for name, array in columns.items() if array is not None}
-    return [UnitResult(arrays, ledger.cost(job.component) + Cost(seconds=time.perf_counter() - begun))]
+    return [UnitResult(arrays, ledger.cost(job.component) + Cost(seconds=time.perf_counter() - started))]
 
 
-def _check(job: SearchJob, codes: Codes, found: Counterfactuals) -> None:
-    """Believe no search, a user's own may be among them, that it keeps what may not change."""
-    if found.codes is None or not job.dataset.constrained:
+def _check_constraints(job: SearchJob, codes: Codes, counterfactuals: Counterfactuals) -> None:
+    """Raise a Failure if a search, which may be a user's own, made a change that the dataset does not allow."""
+    if counterfactuals.codes is None or not job.dataset.constrained:
         return
     for j, feature in enumerate(job.dataset.features):
-        if not feature.may(codes[:, j], found.codes[:, j]).all():
-            raise Failure(f"{type(job.search).__name__} changed {feature.name} as the dataset does not allow.")
+        if not feature.may(codes[:, j], counterfactuals.codes[:, j]).all():
+            raise Failure(
+                f"{type(job.search).__name__} changed {feature.name} in a way that the dataset does not allow."
+            )

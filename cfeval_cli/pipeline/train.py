@@ -1,4 +1,4 @@
-"""Training: the model of a run, trained now or restored, and how good it is."""
+"""The train stage: the model of a run, trained or restored from the cache, and its quality."""
 
 from __future__ import annotations
 
@@ -17,43 +17,44 @@ from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.auc import compute_auc
 from cfeval_cli.statistics.proportion import compute_proportion_interval
 
-_MODEL = b"model"  # in the place of an instance
+_MODEL_KEY = b"model"  # of the only entry in a cache section
 
 
 def relabel_by_teacher(plan: Plan, dataset: Dataset, cache: Cache, teacher: Model | None = None) -> Dataset:
-    """Return the data that the model learns from; a distilled model learns its teacher's predictions."""
+    """Return the data that the model is trained on; a distilled model is trained on its teacher's predictions."""
     if not isinstance(plan.model, DistilledModel):
         return dataset
-    shown = restore_original_texts(plan.model.teacher, dataset)
+    teacher_dataset = restore_original_texts(plan.model.teacher, dataset)
     if teacher is None:
-        theirs = replace(plan, model=plan.model.teacher)
-        teacher = train_model(theirs, relabel_by_teacher(theirs, shown, cache), cache)
-    parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
-    labels = {name: compute_predictions(teacher, shown, getattr(shown, name).codes)[0] for name in parts}
-    return replace(dataset, **{name: replace(part, labels=labels[name]) for name, part in parts.items()})
+        teacher_plan = replace(plan, model=plan.model.teacher)
+        teacher = train_model(teacher_plan, relabel_by_teacher(teacher_plan, teacher_dataset, cache), cache)
+    names = ("train", "validation", "test")
+    codes = {name: getattr(teacher_dataset, name).codes for name in names}
+    labels = {name: compute_predictions(teacher, teacher_dataset, codes[name])[0] for name in names}
+    return replace(dataset, **{name: replace(getattr(dataset, name), labels=labels[name]) for name in names})
 
 
 @restore_working_directory()
 def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
-    """Return the model, from the cache or newly trained."""
-    if not isinstance(plan.model, Restorable):
-        return plan.model.fit(dataset, plan.settings.seed)
+    """Return the trained model, from the cache if it is there."""
     seed = plan.settings.seed
+    if not isinstance(plan.model, Restorable):
+        return plan.model.fit(dataset, seed)
     key = of_work(type(plan.model), dataset.fingerprint, of_component(plan.model), seed)
     section = Section(key, f"{dataset.name}, model, seed {seed}")
-    for entry in cache.get(section, [_MODEL]).values():
-        with suppress(ValueError):  # not an entry of cfeval: the model is trained again
+    for entry in cache.get(section, [_MODEL_KEY]).values():
+        with suppress(ValueError):  # an entry that is not readable: the model is trained again
             return plan.model.restore(entry)
     model = plan.model.fit(dataset, seed)
     if isinstance(model, HasArrays):
-        cache.put(section, {_MODEL: model.to_arrays()})
+        cache.put(section, {_MODEL_KEY: model.to_arrays()})
     return model
 
 
 def measure_quality(model: Model, dataset: Dataset) -> tuple[dict[str, dict[str, float]], float]:
-    """Return accuracy, share of the largest class and AUC on each split, and the seconds that a row takes.
+    """Return accuracy, share of the largest class and AUC on each split, and the seconds that one row takes.
 
-    The test labels are used here once, after training.
+    This is the only use of the test labels.
     """
     started = time.perf_counter()
     quality: dict[str, dict[str, float]] = {"accuracy": {}, "majority": {}, "auc": {}}
@@ -61,16 +62,16 @@ def measure_quality(model: Model, dataset: Dataset) -> tuple[dict[str, dict[str,
         labels, probabilities = compute_predictions(model, dataset, split.codes)
         quality["accuracy"][name] = float((labels == split.labels).mean())
         quality["majority"][name] = float(np.bincount(split.labels).max() / len(split))
-        area = float("nan") if probabilities is None else compute_auc(split.labels, probabilities)
-        if not np.isnan(area):
-            quality["auc"][name] = area
+        auc = float("nan") if probabilities is None else compute_auc(split.labels, probabilities)
+        if not np.isnan(auc):
+            quality["auc"][name] = auc
     n_rows = len(dataset.train) + len(dataset.validation) + len(dataset.test)
     return quality, (time.perf_counter() - started) / n_rows
 
 
-def measure_fidelity(model: Model, learned: Dataset, confidence: float) -> dict[str, float]:
-    """Return the share of test rows on which the model agrees with its teacher, with its exact interval."""
-    said = compute_predictions(model, learned, learned.test.codes)[0]
-    alike, rows = int((said == learned.test.labels).sum()), len(learned.test)
-    low, high = compute_proportion_interval(alike, rows, confidence)
-    return {"test": alike / rows, "low": low, "high": high, "rows": rows}
+def measure_fidelity(model: Model, training_data: Dataset, confidence: float) -> dict[str, float]:
+    """Return the share of test rows on which the model agrees with its teacher, with an exact interval."""
+    labels, _ = compute_predictions(model, training_data, training_data.test.codes)
+    n_equal, n_rows = int((labels == training_data.test.labels).sum()), len(training_data.test)
+    low, high = compute_proportion_interval(n_equal, n_rows, confidence)
+    return {"test": n_equal / n_rows, "low": low, "high": high, "rows": n_rows}

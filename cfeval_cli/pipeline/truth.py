@@ -1,4 +1,4 @@
-"""How much each feature truly matters, under every definition that the model has."""
+"""The truth stage: reference attributions of the model, under each definition that applies to it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from cfeval_cli.seeding import make_stream
 
 log = logging.getLogger("cfeval")
 
-_CHUNK = 16  # instances at a time, where the model has to be asked: small enough that all cores end together
-_SLAB = 1 << 14  # instances at a time, where the truth is read off the model
-_TRIED = 500  # rows by which the time is estimated
-_LONG = 60  # seconds that people are warned of
+_CHUNK_SIZE = 16  # instances of a truth that evaluates the model: small, so that all processes end together
+_CHUNK_SIZE_WITHOUT_EVALUATIONS = 1 << 14
+_TIMED_ROWS = 500  # model rows that are evaluated to estimate the time
+_MIN_WARNED_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class TruthJob:
-    """One definition, and what it is asked about."""
+    """One definition of the truth with the model and the instances."""
 
     truth: Truth
     dataset: Dataset
@@ -43,97 +43,103 @@ class TruthJob:
 
 
 def compute_truths(context: RunContext, advance: Callable[[int], None]) -> dict[str, TruthEstimate]:
-    """All of them, by name."""
-    found = {}
+    """Return the importance of all features under each definition, by name."""
+    estimates = {}
     for name, truth in context.plan.truths.items():
-        found[name] = _compute_truth(context, name, truth)
+        estimates[name] = _compute_truth(context, name, truth)
         context.scratch.release()
         advance(1)
-    return found
+    return estimates
 
 
 def select_instances(context: RunContext, truth: Truth) -> Ints:
-    """The instances, as places, on which a truth that asks the model is computed: as many as the settings allow."""
-    plan, size = context.plan, len(context.rows)
-    most = min(
+    """Return the positions of the instances on which a truth that evaluates the model is computed.
+
+    There are as many as `reference` and `truth.budget` allow, at least one.
+    """
+    settings, size = context.plan.settings, len(context.rows)
+    limit = min(
         size,
-        size if plan.settings.reference is None else plan.settings.reference,
-        plan.settings.budget // max(1, truth.cost(context.spec)),
+        size if settings.reference is None else settings.reference,
+        settings.budget // max(1, truth.cost(context.spec)),
     )
-    return np.sort(make_stream(plan.settings.seed, "reference").permutation(size)[: max(1, most)])
+    return np.sort(make_stream(settings.seed, "reference").permutation(size)[: max(1, limit)])
 
 
 def _compute_truth(context: RunContext, name: str, truth: Truth) -> TruthEstimate:
-    """One of them: where it asks the model on some instances and NaN on all others, else on all."""
-    asks, rows, identity = truth.asks(context.spec), context.rows, of_component(truth)
-    places = select_instances(context, truth) if asks else np.arange(len(rows))
-    if asks:
-        _tell(context, name, truth, len(places))
-        rows = rows.take(index_without_copy(places, len(rows)))
-    # what is read off the model takes less time to compute again than to store
-    key = of_work(TruthJob, identity, context.subject_hash) if asks else None
+    """Return the importance under one definition; NaN for instances that are not among the selected ones."""
+    evaluates_model, rows, truth_hash = truth.asks(context.spec), context.rows, of_component(truth)
+    positions = select_instances(context, truth) if evaluates_model else np.arange(len(rows))
+    if evaluates_model:
+        _log_time_estimate(context, name, truth, len(positions))
+        rows = rows.take(index_without_copy(positions, len(rows)))
+    # What needs no evaluations is faster to compute again than to store.
+    key = of_work(TruthJob, truth_hash, context.subject_hash) if evaluates_model else None
     section = Section(key, f"{context.dataset.name}, truth.{name}")
     job = TruthJob(truth, context.dataset, context.model, rows)
     inputs = (rows.ids, rows.labels, rows.codes)
-    work = ChunkedComputation(f"truth.{name}", job, _compute_chunk, inputs, section, _CHUNK if asks else _SLAB)
-    done = compute_in_chunks(work, context.plan.executor, context.cache, lambda _: None, context.scratch)
-    if identity is not None:  # else it may give other values each time
-        _check_sample(context, job, work.name, done)
-    importance = done.arrays["importance"]
-    error = done.arrays["error"] if done.arrays["sampled"].any() else None
+    size = _CHUNK_SIZE if evaluates_model else _CHUNK_SIZE_WITHOUT_EVALUATIONS
+    computation = ChunkedComputation(f"truth.{name}", job, _compute_chunk, inputs, section, size)
+    joined = compute_in_chunks(computation, context.plan.executor, context.cache, lambda _: None, context.scratch)
+    if truth_hash is not None:  # a component that declares nothing may be random
+        _check_values(context, job, computation.name, joined)
+    importance = joined.arrays["importance"]
+    error = joined.arrays["error"] if joined.arrays["sampled"].any() else None
     if len(rows) < len(context.rows):
-        importance = context.scratch.keep({"importance": _spread(importance, places, len(context.rows))})["importance"]
-        error = None if error is None else _spread(error, places, len(context.rows))
-    return TruthEstimate(importance, error, "; ".join(done.notes))
+        spread = _spread(importance, positions, len(context.rows))
+        importance = context.scratch.keep({"importance": spread})["importance"]
+        error = None if error is None else _spread(error, positions, len(context.rows))
+    return TruthEstimate(importance, error, "; ".join(joined.notes))
 
 
-def _spread(values: Floats, places: Ints, size: int) -> Floats:
-    """Return the values of some instances among so many, NaN for all others."""
+def _spread(values: Floats, positions: Ints, size: int) -> Floats:
+    """Return values of some instances as values of all, with NaN for the others."""
     spread = np.full((size, *values.shape[1:]), np.nan)
-    spread[places] = values
+    spread[positions] = values
     return spread
 
 
-def _tell(context: RunContext, name: str, truth: Truth, many: int) -> None:
-    """How long it may take, by a few rows that the model is asked about: for people only, no result depends on it."""
-    rows = many * truth.cost(context.spec)
-    codes = context.dataset.train.codes[:_TRIED]
-    begun = time.perf_counter()
+def _log_time_estimate(context: RunContext, name: str, truth: Truth, n_instances: int) -> None:
+    """Log how long a truth may take, measured on a few rows; a warning if it is more than a minute."""
+    settings = context.plan.settings
+    n_rows = n_instances * truth.cost(context.spec)
+    codes = context.dataset.train.codes[:_TIMED_ROWS]
+    started = time.perf_counter()
     evaluate_model(context.model, context.dataset, codes)
-    seconds = rows * (time.perf_counter() - begun) / max(1, len(codes))
+    seconds = n_rows * (time.perf_counter() - started) / max(1, len(codes))
     log.log(
-        logging.WARNING if seconds > _LONG else logging.INFO,
-        "truth.%s: up to %s model rows on %s instances, about %.0f s of one core at most; a smaller reference "
-        "(now %s) or truth.budget (now %s) shortens it",
-        name, f"{rows:,}", f"{many:,}", seconds, context.plan.settings.reference, context.plan.settings.budget,
+        logging.WARNING if seconds > _MIN_WARNED_SECONDS else logging.INFO,
+        "truth.%s: up to %s model evaluations on %s instances, at most about %.0f s on one core. To shorten it, lower "
+        "reference (now %s) or truth.budget (now %s).",
+        name, f"{n_rows:,}", f"{n_instances:,}", seconds, settings.reference, settings.budget,
     )  # fmt: skip
 
 
-def _compute_chunk(job: TruthJob, places: Ints) -> list[UnitResult]:
-    """Of some instances, here or in another process; what a truth asks of the model is on nobody's account."""
+def _compute_chunk(job: TruthJob, positions: Ints) -> list[UnitResult]:
+    """Compute the truth for a chunk of instances, which is one unit; its evaluations belong to no component's cost."""
     client = Ledger().open_client(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
-    known = job.truth.found(job.dataset, client, job.rows.take(places))
+    estimate = job.truth.found(job.dataset, client, job.rows.take(positions))
     arrays = {
-        "importance": known.importance,
-        "error": np.zeros(len(places)) if known.error is None else known.error,
-        "sampled": np.full(len(places), known.error is not None),
+        "importance": estimate.importance,
+        "error": np.zeros(len(positions)) if estimate.error is None else estimate.error,
+        "sampled": np.full(len(positions), estimate.error is not None),
     }
-    return [UnitResult(arrays, note=known.method)]
+    return [UnitResult(arrays, note=estimate.method)]
 
 
-def _check_sample(context: RunContext, job: TruthJob, name: str, done: JoinedResults) -> None:
-    """Recompute a few of the values from the cache and from worker processes; Failure if one differs."""
+def _check_values(context: RunContext, job: TruthJob, name: str, joined: JoinedResults) -> None:
+    """Compute a few values from the cache and from worker processes again; Failure if one differs."""
     tolerance = get_tolerance(context.probabilities)
-    for origin, places in draw_verified_instances(
-        context.plan.settings.seed, name, done.cached, done.from_workers
-    ).items():
-        before, now = done.arrays["importance"][places], _compute_chunk(job, places)[0].arrays["importance"]
-        scale = np.abs(np.where(np.isfinite(now), now, 0.0)).max(axis=1, initial=1.0, keepdims=True)
-        differs = ~np.isclose(before, now, rtol=0.0, atol=tolerance * scale, equal_nan=True)
+    verified = draw_verified_instances(context.plan.settings.seed, name, joined.cached, joined.from_workers)
+    for origin, positions in verified.items():
+        first = joined.arrays["importance"][positions]
+        second = _compute_chunk(job, positions)[0].arrays["importance"]
+        scale = np.abs(np.where(np.isfinite(second), second, 0.0)).max(axis=1, initial=1.0, keepdims=True)
+        differs = ~np.isclose(first, second, rtol=0.0, atol=tolerance * scale, equal_nan=True)
         if differs.any():
-            row, feature = (int(one[0]) for one in np.nonzero(differs))
+            row, feature = (int(indices[0]) for indices in np.nonzero(differs))
             raise Failure(
-                f"{name}, instance {job.rows.ids[places[row]]}: the value {origin} gives "
-                f"{context.dataset.features[feature].name} an importance of {before[row, feature]:.8g}, and computed "
-                f"again it is {now[row, feature]:.8g}. {ADVICE[origin]}"
+                f"{name}, instance {job.rows.ids[positions[row]]}: the value {origin} gives "
+                f"{context.dataset.features[feature].name} an importance of {first[row, feature]:.8g}, and computed "
+                f"again it is {second[row, feature]:.8g}. {ADVICE[origin]}"
             )

@@ -40,7 +40,7 @@ def found_by(study, search, features, level):
     other = replace(study, plan=replace(study.plan, search=search, levels=(level,)))
     measures = {level: study.plan.distance.fit(study.dataset, study.model, level)}
     made = replace(other, measures=measures)
-    return search_counterfactuals(made, study.rows, features, "test", lambda _: None, keep=False)[level]
+    return search_counterfactuals(made, study.rows, features, "test", lambda _: None, use_cache=False)[level]
 
 
 def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_bound(study):

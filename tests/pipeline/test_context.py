@@ -100,10 +100,10 @@ def test_probabilities_that_are_none_are_refused(answer, message):
     [
         (
             lambda n: np.full(n, 2),
-            "predicts the class 2, where a number from 0 to 1 is wanted for the row 60 .test split",
+            "predicts the class 2, where a number from 0 to 1 is needed for the row 60 .test split",
         ),
         (lambda n: np.full(n, -1), "predicts the class -1"),
-        (lambda n: np.zeros((n, 1)), r"predicts \(30, 1\) classes for 30 rows: one for each is wanted"),
+        (lambda n: np.zeros((n, 1)), r"gives labels of shape \(30, 1\) for 30 rows: one label for each row is needed"),
     ],
 )
 def test_classes_that_there_are_not_are_refused(answer, message):
@@ -132,7 +132,7 @@ FEATURES = np.tile([[0, 2]], (30, 1))
 
 def test_edits_are_found_at_each_level_and_counted(plan):
     context = create_context(plan, DATASET, MODEL)
-    edits = search_counterfactuals(context, context.rows, FEATURES, "search.x.{level}", lambda _: None, keep=False)
+    edits = search_counterfactuals(context, context.rows, FEATURES, "search.x.{level}", lambda _: None, use_cache=False)
     assert set(edits) == {Access.LABEL, Access.PROBABILITY}
     assert edits[Access.LABEL].probability is None and edits[Access.PROBABILITY].probability is not None
     for found in edits.values():
@@ -210,7 +210,7 @@ def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_sam
     }
     assert same == {"random": False, "lr": True}
     chosen = explain.select_top_k(context, "lr", first["lr"])
-    edits = search_counterfactuals(context, context.rows, chosen, "search.lr.{level}", lambda _: None, keep=False)
+    edits = search_counterfactuals(context, context.rows, chosen, "search.lr.{level}", lambda _: None, use_cache=False)
     for level, found in edits.items():
         again = second.edits["lr"][level]
         assert (again.codes == found.codes[rows]).all() and (again.distance == found.distance[rows]).all()

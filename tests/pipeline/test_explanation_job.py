@@ -34,10 +34,10 @@ from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline import chunks
 from cfeval_cli.pipeline.explanation_job import (
     ExplanationJob,
-    _ends,
+    _get_chunk_ends,
     check_explanations,
     compute_explanations,
-    wrong_with,
+    describe_invalid_explanation,
 )
 from tests.problems import make_dataset, make_linear, predicted
 
@@ -229,8 +229,8 @@ def test_an_explainer_without_plain_settings_or_a_word_on_what_it_depends_on_is_
 
 
 def test_a_source_that_was_changed_during_the_run_is_refused():
-    with pytest.raises(Failure, match=r"the source of explainer\.x was changed during the run"):
-        run(replace(job(Random()), code="of the source before"))
+    with pytest.raises(Failure, match=r"the source code of explainer\.x was changed during the run"):
+        run(replace(job(Random()), code_hash="of the source before"))
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_a_source_that_was_changed_during_the_run_is_refused():
     ],
 )
 def test_impossible_explanations_are_known(features, scores, message):
-    wrong = wrong_with(np.array(features, dtype=int), np.array(scores), DATASET.test.codes[0])
+    wrong = describe_invalid_explanation(np.array(features, dtype=int), np.array(scores), DATASET.test.codes[0])
     assert message in wrong and bool(wrong) == bool(message)
-    assert "behind the end" in wrong_with(np.array([1]), np.ones(1), np.array([3, ABSENT]))
+    assert "after the end" in describe_invalid_explanation(np.array([1]), np.ones(1), np.array([3, ABSENT]))
 
 
 LIMIT = 1000.0  # seconds, of which none pass: who hangs lets the clock strike
@@ -311,10 +311,10 @@ REASONS = {
     "raises": "ArithmeticError: cannot…",
     "hangs": f"no answer within {LIMIT:g} s",
     "spins": f"no answer within {LIMIT:g} s",
-    "repeats": "named a feature more than once: [1, 1]",
-    "invents": "named features that do not exist: [99, 0]",
+    "repeats": "selected a feature more than once: [1, 1]",
+    "invents": "selected features that do not exist: [99, 0]",
     "nan": "gave NaN as a score",
-    "float": "TypeError: returned features of type float64, not whole numbers",
+    "float": "TypeError: returned features of type float64, not integers",
     "short": "ValueError: returned 0×2 features and 0×2 scores for 1 instances",
     "list": "TypeError: returned list, not an Explanation",
 }
@@ -431,7 +431,7 @@ def test_rows_of_who_draws_from_a_shared_generator_count_once():
 
 @given(st.integers(1, 3000), st.booleans())
 def test_chunks_are_whole_in_order_and_few_are_left_to_the_last(size, side_by_side):
-    ends = _ends(size, side_by_side)
+    ends = _get_chunk_ends(size, side_by_side)
     sizes = np.diff([0, *ends])
     assert ends[-1] == size and (sizes > 0).all() and sizes.max() <= (128 if side_by_side else 16)
     assert (sizes[1:-1] >= 16).all() and sizes[0] == min(size, 4 if side_by_side else 16)

@@ -123,8 +123,8 @@ def by_place(codes):
         (forgets, "gives 19 answers for 20 rows"),
         (lambda codes: by_row(codes)[:, 1], r"shape \(20,\) for 20 rows, where toy has 2 classes"),
         (lambda codes: np.full((len(codes), 3), 1 / 3), r"shape \(20, 3\)"),
-        (lambda codes: RNG.dirichlet(np.ones(2), len(codes)), "changes its answers: asked twice, it gives"),
-        (by_place, "changes its answers: asked in another order"),
+        (lambda codes: RNG.dirichlet(np.ones(2), len(codes)), "changes its answers: evaluated twice, it gives"),
+        (by_place, "changes its answers: evaluated in another order"),
         (normalises, r"changes its answers: .* it gives .* for (the row \d+|a row with)"),
     ],
 )  # fmt: skip
@@ -138,10 +138,10 @@ def test_bad_models_are_refused_in_one_message_with_the_row(answer, message):
     [
         (
             lambda codes: codes[:, 0],
-            r"predicts the class 2, where a number from 0 to 1 is wanted for (the row \d+|a row with)",
+            r"predicts the class 2, where a number from 0 to 1 is needed for (the row \d+|a row with)",
         ),
         (lambda codes: -codes[:, 2], "predicts the class -1"),
-        (lambda codes: codes[:-1, 2], r"predicts \(19,\) classes for 20 rows"),
+        (lambda codes: codes[:-1, 2], r"gives labels of shape \(19,\) for 20 rows"),
         (lambda codes: RNG.integers(0, 2, len(codes)), "changes its answers"),
     ],
 )

@@ -61,7 +61,7 @@ def searched(context, explained):
     for name, features in chosen.items():
         rows = find_explained(features)
         edits[name] = search_counterfactuals(
-            context, context.rows.take(rows), features[rows], "s.{level}", lambda _: None, keep=False
+            context, context.rows.take(rows), features[rows], "s.{level}", lambda _: None, use_cache=False
         )
     truth = {name: context.truth(name) for name in context.plan.truths}
     return Ran(context, explained, chosen, edits, *compute_scores(context, truth, explained, chosen, edits))

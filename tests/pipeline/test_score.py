@@ -34,7 +34,7 @@ def scored(silent):
     for name, of in chosen.items():
         rows = find_explained(of)
         edits[name] = search_counterfactuals(
-            context, context.rows.take(rows), of[rows], "s.{level}", lambda _: None, keep=False
+            context, context.rows.take(rows), of[rows], "s.{level}", lambda _: None, use_cache=False
         )
     truth = {name: context.truth(name) for name in context.plan.truths}
     truth["contrast"] = np.where(np.arange(N)[:, None] % 3 == 0, np.nan, truth["contrast"])  # not known of all

@@ -174,5 +174,5 @@ def test_a_search_that_breaks_a_constraint_is_a_failure():
     measure = Euclidean("embedding").fit(dataset, model, Access.PROBABILITY)
     rows, features = predicted(dataset, model), choose_features(dataset, 1, 0)
     careless = SearchJob(Careless(), dataset, model, measure, Access.PROBABILITY, 0, rows, features)
-    with pytest.raises(Failure, match=r"Careless changed x\d as the dataset does not allow"):
+    with pytest.raises(Failure, match=r"Careless changed x\d in a way that the dataset does not allow"):
         run(careless)

@@ -50,8 +50,8 @@ def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     assert not whole["shapley"].method.startswith("exact") and whole["shapley"].error.shape == (40,)
     for name, known in whole.items():
         assert np.array_equal(known.importance, context.truth(name))
-    monkeypatch.setattr(truth_stage, "_CHUNK", 7)
-    monkeypatch.setattr(truth_stage, "_SLAB", 9)
+    monkeypatch.setattr(truth_stage, "_CHUNK_SIZE", 7)
+    monkeypatch.setattr(truth_stage, "_CHUNK_SIZE_WITHOUT_EVALUATIONS", 9)
     same(compute_truths(context, lambda _: None), whole)
     two = replace(context, plan=replace(context.plan, executor=Local(n_jobs=2, min_seconds=0)))
     same(compute_truths(two, lambda _: None), whole)
@@ -160,7 +160,7 @@ def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
     model, dataset = box
     with caplog.at_level("INFO", "cfeval"):
         compute_truths(studied(Twisted.of(model), dataset, "reference=7"), lambda _: None)
-    assert any("on 7 instances, about" in line and "reference (now 7)" in line for line in caplog.messages)
+    assert any("on 7 instances, at most about" in line and "reference (now 7)" in line for line in caplog.messages)
 
 
 def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):

@@ -29,7 +29,7 @@ def lines(path):
 @pytest.mark.parametrize("kind", ["toy", "toy_text"])
 def test_metrics_are_equal(kind, request, tmp_path, monkeypatch):
     toy = request.getfixturevalue(kind)
-    monkeypatch.setattr(explanation_job, "_CHUNK", 2)  # three of them, so that there is something for workers
+    monkeypatch.setattr(explanation_job, "_MIN_CHUNK", 2)  # three of them, so that there is something for workers
 
     def run(name, *words):
         folder = tmp_path / name
