@@ -121,7 +121,7 @@ class FeatureSetBounds:
     instances: Ints  # (n,) their places among all instances
     exact: bool  # were all sets tried?
 
-    def table(self) -> pd.DataFrame:
+    def tabulate(self) -> pd.DataFrame:
         """Rows of bounds.csv."""
         everyone = np.ones(len(self.instances), dtype=bool)
         lines, whole = [], self.pool.sets()
@@ -147,7 +147,7 @@ class FeatureSetBounds:
             lines, columns=[*COLUMNS, *(f"truth_{name}{end}" for end in _ENDS for name in self.pool.truth_shares)]
         )
 
-    def places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
+    def compute_places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
         """For each row of the summary, how far its value lies from the worst (0) to the best (1).
 
         Both are those of the instances that the explainer was scored on.
@@ -158,11 +158,11 @@ class FeatureSetBounds:
         for line in metrics.itertuples():
             row, part = (str(line.metric), str(line.variant)), None
             if row in goals:
-                part = scores.parts.get((row, str(line.explainer)))
-            if part is None or not part.many:
+                part = scores.series.get((row, str(line.explainer)))
+            if part is None or not part.n_counted:
                 places.append(np.nan)
                 continue
-            numerator, denominator, scored = part.counted()
+            numerator, denominator, scored = part.select_counted()
             there = np.isin(self.instances, scored)
             at = np.searchsorted(scored, self.instances[there])
             below = denominator[at].sum()

@@ -48,7 +48,7 @@ def read_judge(name: str, folder: RunFolder) -> JudgeEvidence:
     record = checked.read_record(folder.path)
     settings = record.settings
     view = RunEvidence(
-        Scores.of(pd.read_parquet(folder.path / "scores.parquet")),
+        Scores.from_frame(pd.read_parquet(folder.path / "scores.parquet")),
         checked.read_table(folder.path / "metrics.csv"),
         record.questions, record.arbitrary_removals, settings.agreement,
     )  # fmt: skip

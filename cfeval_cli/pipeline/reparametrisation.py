@@ -203,10 +203,10 @@ class _Trial:
 
     def told(self, scores: Scores) -> _Values:
         """The run's own values on the sample."""
-        rows = list(dict.fromkeys(row for (row, _), part in scores.parts.items() if len(part)))
+        rows = list(dict.fromkeys(row for (row, _), part in scores.series.items() if len(part)))
         values = np.full((len(rows), len(self.names)), np.nan)
-        for (row, name), part in scores.parts.items():
-            mine = np.flatnonzero(np.isin(part.places, self.sample))
+        for (row, name), part in scores.series.items():
+            mine = np.flatnonzero(np.isin(part.positions, self.sample))
             scores.scratch.release()  # what was read of the part before
             below = part.denominator[mine].sum()
             if below:

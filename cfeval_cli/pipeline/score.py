@@ -75,7 +75,7 @@ def compute_scores(
     }  # fmt: skip
     scores = Scores(series, context.instances.ids, context.scratch)
     summary["circular"] = mark_circular_rows(plan, context.dataset, summary)
-    return scores.marked(find_common_instances(scores, summary)), summary
+    return scores.with_common(find_common_instances(scores, summary)), summary
 
 
 @dataclass(frozen=True)

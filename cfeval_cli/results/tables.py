@@ -158,7 +158,7 @@ def _build_counterfactuals(ids: Ints, explainer: str, level: Access, found: Coun
 def make_scores_builders(scores: Scores) -> FrameBuilders:
     """Return builders of scores.parquet."""
     parts = _split_rows(len(scores), SCALAR_ROWS_PER_GROUP)
-    return [partial(scores.frame, part.start, part.stop) for part in parts]
+    return [partial(scores.to_frame, part.start, part.stop) for part in parts]
 
 
 def build_costs(ledger: Ledger, explained: Mapping[str, ExplainedEntry]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Common support: the instances on which explainers are compared like with like."""
+"""Common support: the instances that all explainers cover, on which they are compared."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Bools
-from cfeval_cli.statistics.scores import ScoreKey, Scores, ScoreSeries
+from cfeval_cli.statistics.scores import ScoreKey, Scores
 
 NO_COMMON_INSTANCE = "no instance that all explainers cover"
 
 
-def find_common_instances(scores: Scores, order: pd.DataFrame) -> dict[ScoreKey, Bools]:
-    """For each score, whether every explainer that has a value for its metric covers the instance; none where all do.
+def find_common_instances(scores: Scores, summary: pd.DataFrame) -> dict[ScoreKey, Bools]:
+    """Return for each series of scores whether every explainer with a value of the metric covers the instance.
 
-    An explainer without any value leaves the others theirs. The rungs of a ladder are compared among themselves: they
-    limit nobody, and all of their own instances are common.
+    Series whose instances are all common are left out. An explainer without any value does not limit the others.
+    Graded control explainers are compared among themselves: they limit no others, and all their instances are common.
     """
-    rungs = set(order.loc[order["rung"].notna(), "explainer"])
-    found: dict[ScoreKey, Bools] = {}
-    for row in dict.fromkeys(row for row, _ in scores.parts):  # a row at a time, so that memory stays bounded
-        mine = {key: part for key, part in scores.parts.items() if key[0] == row}
-        valued = [part for (_, name), part in mine.items() if name not in rungs and _valued(part)]
-        covering = np.zeros(scores.size, dtype=np.int32)
-        for part in valued:
-            covering[part.places] += 1
-        for key, part in mine.items():
-            everywhere = covering[part.places] == len(valued)
-            if key[1] not in rungs and not everywhere.all():
-                found[key] = everywhere
+    graded = set(summary.loc[summary["rung"].notna(), "explainer"])
+    common: dict[ScoreKey, Bools] = {}
+    for metric in dict.fromkeys(metric for metric, _ in scores.series):  # one at a time: memory stays bounded
+        of_metric = {key: series for key, series in scores.series.items() if key[0] == metric}
+        compared = [
+            series
+            for (_, explainer), series in of_metric.items()
+            if explainer not in graded and series.denominator.sum() != 0
+        ]
+        n_covering = np.zeros(scores.n_instances, dtype=np.int32)
+        for series in compared:
+            n_covering[series.positions] += 1
+        for key, series in of_metric.items():
+            is_common = n_covering[series.positions] == len(compared)
+            if key[1] not in graded and not is_common.all():
+                common[key] = is_common
         scores.scratch.release()
-    return found
-
-
-def _valued(part: ScoreSeries) -> bool:
-    """Whether there is anything to divide by."""
-    return bool(part.denominator.sum() != 0)
+    return common

@@ -1,4 +1,4 @@
-"""How well each metric ranks the explainers as the truth does, with intervals and p-values."""
+"""Rank correlations of each metric with each truth over the explainers, with intervals and p-values."""
 
 from __future__ import annotations
 
@@ -20,207 +20,233 @@ COLUMNS = [
     "metric", "variant", "better", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_low", "tau_high",
     "tau_se", "p_tau", "rho", "rho_low", "rho_high", "rho_se", "p_rho", "note",
 ]  # fmt: skip
+TAU_RESAMPLES_COLUMNS = ["draw", "metric", "variant", "truth", "agreement", "subset", "tau"]
 
+EXPLAINERS = "explainers"  # the family of the explainers that are no graded controls
 GRADED = "graded"  # the family of the graded control explainers
-BY_CONSTRUCTION = "best at this truth by construction"
-_BLOCK = 1 << 19  # pairs of explainers held at once
-_ALL_CONTROLS = "without controls fewer than two explainers are left"
+CIRCULAR_NOTE = "best at this truth by construction"
+
+_NO_EXPLAINERS_NOTE = "without controls fewer than two explainers are left"
+_MAX_PAIRS_PER_BLOCK = 1 << 19  # pairs of explainers held at once
+_STORED_RESAMPLES = 500  # by which several seeds are combined
 
 
 @dataclass(frozen=True)
 class ReferenceRanking:
-    """What metrics are judged by."""
+    """A ranking of the explainers that metrics are compared with."""
 
     name: str
     agreement: str
-    row: int | None  # of the metric that is the truth; None: the known order of a ladder
+    metric: int | None  # index of the metric that is the truth; None: the known order of graded controls
 
 
 @dataclass(frozen=True)
 class RankedFamily:
-    """Explainers that are ranked among themselves, and the metrics that are judged by how they do it."""
+    """Explainers that are ranked among themselves, the metrics that rank them, and the references."""
 
     name: str
     explainers: Ints
-    judged: list[int]  # rows
-    truths: list[ReferenceRanking]
-    barred: frozenset[tuple[int, int]] = frozenset()  # places among the judged and the truths that have no τ
+    judged: list[int]  # indices of the metrics
+    references: list[ReferenceRanking]
+    excluded: frozenset[tuple[int, int]] = frozenset()  # positions of metrics and references that have no τ together
     subset: str = ALL_EXPLAINERS
     controls: Ints = field(default_factory=lambda: np.array([], dtype=int))  # explainers that the subset leaves out
 
-    def barring(self, pairs: Collection[tuple[str, str, str]], drawn: ResampledValues) -> RankedFamily:
-        """The same without the τ of metrics with truths that they are best at by construction."""
-        if self.name == GRADED:  # whose order is known, whatever it is made from
+    def exclude_circular(self, pairs: Collection[tuple[str, str, str]], resampled: ResampledValues) -> RankedFamily:
+        """Return the family without the τ of metrics (with variants) with truths at which they are optimal."""
+        if self.name == GRADED:  # their order is known, whatever they are made from
             return self
-        return replace(self, barred=frozenset(
-            (j, t) for j, row in enumerate(self.judged) for t, truth in enumerate(self.truths)
-            if (*drawn.rows[row], truth.name) in pairs
-        ))  # fmt: skip
+        excluded = frozenset(
+            (j, t)
+            for j, metric in enumerate(self.judged)
+            for t, reference in enumerate(self.references)
+            if (*resampled.metrics[metric], reference.name) in pairs
+        )
+        return replace(self, excluded=excluded)
 
-    def without(self, controls: Bools) -> RankedFamily:
-        """The same without the explainers that name chance or the truth itself."""
-        left_out = controls[self.explainers]
+    def drop_controls(self, controls: Bools) -> RankedFamily:
+        """Return the family without the explainers that select features by chance or by the truth itself."""
+        is_control = controls[self.explainers]
         return replace(
             self,
-            explainers=self.explainers[~left_out],
+            explainers=self.explainers[~is_control],
             subset=WITHOUT_CONTROLS,
-            controls=self.explainers[left_out],
+            controls=self.explainers[is_control],
         )
 
 
-def list_families(drawn: ResampledValues, graded_truth: str) -> Iterator[RankedFamily]:
-    """The explainers, and the rungs of a ladder."""
-    ranked = [row for row, better in enumerate(drawn.better) if better != "none"]
+def list_families(resampled: ResampledValues, graded_truth: str) -> Iterator[RankedFamily]:
+    """Yield the families of a run: the explainers, and the graded controls, which are made from one truth."""
+    ranked = [i for i, better in enumerate(resampled.better) if better != "none"]
     truths = [
-        ReferenceRanking(drawn.rows[row][1], drawn.rows[row][0], row) for row in ranked if drawn.roles[row] == "truth"
+        ReferenceRanking(name=resampled.metrics[i][1], agreement=resampled.metrics[i][0], metric=i)
+        for i in ranked
+        if resampled.roles[i] == "truth"
     ]
-    judged = [row for row in ranked if drawn.roles[row] == "judged"]
-    rung = ~np.isnan(drawn.rungs)
-    if not rung.all():
-        yield RankedFamily("explainers", np.flatnonzero(~rung), judged, truths)
-    if rung.any():
-        yield RankedFamily(GRADED, np.flatnonzero(rung), ranked, [ReferenceRanking(graded_truth, "order", None)])
+    judged = [i for i in ranked if resampled.roles[i] == "judged"]
+    is_graded = ~np.isnan(resampled.rungs)
+    if not is_graded.all():
+        yield RankedFamily(EXPLAINERS, np.flatnonzero(~is_graded), judged, truths)
+    if is_graded.any():
+        known_order = ReferenceRanking(graded_truth, "order", None)
+        yield RankedFamily(GRADED, np.flatnonzero(is_graded), ranked, [known_order])
 
 
 @dataclass(frozen=True)
 class RankCorrelations:
-    """τ and ρ of every metric with every truth of a family."""
+    """τ and ρ of every metric (J) with every reference (T) of a family."""
 
     family: RankedFamily
-    there: Bools  # (J, T, E) explainers that have a value on both sides
-    tau: Floats  # (1 + B, J, T): the real one, then those of every resample
+    is_ranked: Bools  # (J, T, E) explainers that have a value on both sides
+    tau: Floats  # (1 + B, J, T): of the values, then of every resample
     rho: Floats
     p_tau: Floats  # (J, T)
     p_rho: Floats
-    enough: Bools  # (J, T) every explainer was scored on as many instances as intervals need
+    is_sufficient: Bools  # (J, T) every explainer was scored on as many instances as intervals need
 
     @staticmethod
-    def of(drawn: ResampledValues, family: RankedFamily, how: Bootstrap, *, chance: bool = True) -> RankCorrelations:
-        """Metrics that lack the same explainers are judged together; p, what `chance` would give, on demand."""
-        there = _there(drawn, family)
-        shape = there.shape[:2]
-        tau, rho = (np.full((len(drawn.values), *shape), np.nan) for _ in range(2))
+    def compute(
+        resampled: ResampledValues, family: RankedFamily, bootstrap: Bootstrap, *, with_p: bool = True
+    ) -> RankCorrelations:
+        """Compute all correlations of a family, with permutation p-values on demand."""
+        is_ranked = _find_ranked(resampled, family)
+        shape = is_ranked.shape[:2]
+        tau, rho = (np.full((len(resampled.values), *shape), np.nan) for _ in range(2))
         p_tau, p_rho = np.full(shape, np.nan), np.full(shape, np.nan)
-        for mine, draws, sides in _ranked(drawn, family, there):
-            for whole, part in zip((tau, rho), compute_rank_correlations(*sides), strict=True):
-                whole[draws, mine] = part[:, mine]
-            if chance and draws.start == 0:
-                p = compute_permutation_p_values(sides[0][0], sides[1][0])
-                p_tau[mine], p_rho[mine] = p[0][mine], p[1][mine]
-        many = drawn.instances[:, family.explainers][family.judged] >= how.min_instances
-        return RankCorrelations(family, there, tau, rho, p_tau, p_rho, np.asarray((many[:, None] | ~there).all(axis=2)))
+        for mask, resamples, ranks in _iterate_ranks(resampled, family, is_ranked):
+            for coefficients, part in zip((tau, rho), compute_rank_correlations(*ranks), strict=True):
+                coefficients[resamples, mask] = part[:, mask]
+            if with_p and resamples.start == 0:
+                p = compute_permutation_p_values(ranks[0][0], ranks[1][0])
+                p_tau[mask], p_rho[mask] = p[0][mask], p[1][mask]
+        has_enough = resampled.n_instances[:, family.explainers][family.judged] >= bootstrap.min_instances
+        is_sufficient = np.asarray((has_enough[:, None] | ~is_ranked).all(axis=2))
+        return RankCorrelations(family, is_ranked, tau, rho, p_tau, p_rho, is_sufficient)
 
-    def lines(self, drawn: ResampledValues, how: Bootstrap) -> Iterator[dict[str, Any]]:
-        """Rows of correlations.csv; ρ is reported of all explainers only."""
+    def tabulate(self, resampled: ResampledValues, bootstrap: Bootstrap) -> Iterator[dict[str, Any]]:
+        """Yield rows of correlations.csv; ρ is reported for all explainers only."""
         coefficients = {"tau": (self.tau, self.p_tau)}
         if self.family.subset == ALL_EXPLAINERS:
             coefficients["rho"] = (self.rho, self.p_rho)
-        spreads = {name: how.compute_interval(values[1:], self.enough) for name, (values, _) in coefficients.items()}
-        for j, row in enumerate(self.family.judged):
-            for t, truth in enumerate(self.family.truths):
-                told: dict[str, Any] = {
-                    "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "better": drawn.better[row],
-                    "family": self.family.name, "truth": truth.name, "agreement": truth.agreement,
-                    "subset": self.family.subset, "explainers": int(self.there[j, t].sum()),
-                    "note": self._note(drawn, j, t),
+        intervals = {
+            name: bootstrap.compute_interval(values[1:], self.is_sufficient)
+            for name, (values, _) in coefficients.items()
+        }
+        for j, metric in enumerate(self.family.judged):
+            for t, reference in enumerate(self.family.references):
+                row: dict[str, Any] = {
+                    "metric": resampled.metrics[metric][0], "variant": resampled.metrics[metric][1],
+                    "better": resampled.better[metric], "family": self.family.name, "truth": reference.name,
+                    "agreement": reference.agreement, "subset": self.family.subset,
+                    "explainers": int(self.is_ranked[j, t].sum()), "note": self._make_note(resampled, j, t),
                 }  # fmt: skip
                 for name, (values, p) in coefficients.items():
                     if not np.isnan(values[0, j, t]):
-                        told |= {name: values[0, j, t], f"p_{name}": p[j, t]}
-                        ends = zip(("low", "high", "se"), spreads[name], strict=True)
-                        told |= {f"{name}_{end}": of[j, t] for end, of in ends}
-                yield told
+                        row |= {name: values[0, j, t], f"p_{name}": p[j, t]}
+                        ends = zip(("low", "high", "se"), intervals[name], strict=True)
+                        row |= {f"{name}_{end}": array[j, t] for end, array in ends}
+                yield row
 
-    def _note(self, drawn: ResampledValues, j: int, t: int) -> str:
-        """Which explainers are left out, or why there is no figure."""
-        there, row = self.there[j, t], self.family.truths[t].row
-        if (j, t) in self.family.barred:
-            return BY_CONSTRUCTION
-        if there.sum() < 2:
-            everyone = np.concatenate([self.family.explainers, self.family.controls])
-            if len(everyone) > len(there) and _there(drawn, replace(self.family, explainers=everyone))[j, t].sum() > 1:
-                return _ALL_CONTROLS
-            reasons = drawn.notes[self.family.judged[j]] | (set() if row is None else drawn.notes[row])
-            return "; ".join(sorted(reasons)) or "a ranking needs two explainers"
-        absent = sorted(drawn.explainers[e] for e in self.family.explainers[~there])
+    def _make_note(self, resampled: ResampledValues, j: int, t: int) -> str:
+        """Return which explainers are left out, or why there is no coefficient."""
+        is_ranked = self.is_ranked[j, t]
+        if (j, t) in self.family.excluded:
+            return CIRCULAR_NOTE
+        if is_ranked.sum() < 2:
+            return self._explain_missing(resampled, j, t)
+        absent = sorted(resampled.explainers[e] for e in self.family.explainers[~is_ranked])
         notes = [f"without {', '.join(absent)}"] if absent else []
         if self.family.subset == ALL_EXPLAINERS and np.isnan(self.rho[0, j, t]):
             notes.append("all tied, ρ undefined")
         return "; ".join(notes)
 
+    def _explain_missing(self, resampled: ResampledValues, j: int, t: int) -> str:
+        """Return why fewer than two explainers are ranked."""
+        if len(self.family.controls):
+            with_controls = np.concatenate([self.family.explainers, self.family.controls])
+            is_ranked = _find_ranked(resampled, replace(self.family, explainers=with_controls))
+            if is_ranked[j, t].sum() > 1:
+                return _NO_EXPLAINERS_NOTE
+        reference = self.family.references[t].metric
+        reasons = resampled.notes[self.family.judged[j]] | (set() if reference is None else resampled.notes[reference])
+        return "; ".join(sorted(reasons)) or "a ranking needs two explainers"
 
-TAU_RESAMPLES_COLUMNS = ["draw", "metric", "variant", "truth", "agreement", "subset", "tau"]
-_KEPT = 500  # resamples, of which seeds are put together
 
-
-def tabulate_tau_resamples(agreements: Sequence[RankCorrelations], drawn: ResampledValues) -> pd.DataFrame:
+def tabulate_tau_resamples(correlations: Sequence[RankCorrelations], resampled: ResampledValues) -> pd.DataFrame:
     """Return tau_resamples.parquet: every τ of a family in the first resamples, by subset of its explainers.
 
     A resample in which τ over all explainers, the first of the subsets, is undefined counts in none of them.
     """
-    family, subsets = agreements[0].family, [one.family.subset for one in agreements]
-    truths, rows = family.truths, [drawn.rows[row] for row in family.judged]
-    tau = np.stack([one.tau[1 : 1 + _KEPT] for one in agreements])
+    family, subsets = correlations[0].family, [part.family.subset for part in correlations]
+    references, metrics = family.references, [resampled.metrics[metric] for metric in family.judged]
+    tau = np.stack([part.tau[1 : 1 + _STORED_RESAMPLES] for part in correlations])
     tau[:, np.isnan(tau[0])] = np.nan
-    subset, draw, j, t = (place.ravel() for place in np.indices(tau.shape))
+    subset, draw, j, t = (index.ravel() for index in np.indices(tau.shape))
     columns: dict[str, Any] = {"draw": draw.astype(np.int32), "tau": tau.ravel()}
     for name, labels, codes in (
         ("subset", subsets, subset),
-        ("metric", [row[0] for row in rows], j), ("variant", [row[1] for row in rows], j),
-        ("truth", [truth.name for truth in truths], t), ("agreement", [truth.agreement for truth in truths], t),
-    ):  # fmt: skip
-        names = list(dict.fromkeys(labels))
+        ("metric", [metric for metric, _ in metrics], j),
+        ("variant", [variant for _, variant in metrics], j),
+        ("truth", [reference.name for reference in references], t),
+        ("agreement", [reference.agreement for reference in references], t),
+    ):
+        categories = list(dict.fromkeys(labels))
         columns[name] = pd.Categorical.from_codes(
-            np.array([names.index(label) for label in labels])[codes], pd.Index(names)
+            np.array([categories.index(label) for label in labels])[codes], pd.Index(categories)
         )
     table = pd.DataFrame(columns)[TAU_RESAMPLES_COLUMNS]
     return pd.DataFrame(table[table["tau"].notna()]).reset_index(drop=True)
 
 
 def find_circular_rows(correlations: pd.DataFrame, pairs: Collection[tuple[str, str, str]]) -> list[bool]:
-    """For each row of correlations.csv whether the metric is best at the truth by construction."""
+    """Return for each row of correlations.csv whether the metric is optimal at the truth by construction."""
     keys = correlations[["metric", "variant", "truth"]].itertuples(index=False, name=None)
     return [tuple(key) in pairs for key in keys]
 
 
-def compute_kendall_tau(drawn: ResampledValues, family: RankedFamily) -> Floats:
-    """Kendall's τ alone (draws, J, T); explainers without a value on either side are left out, by the first draw."""
-    there = _there(drawn, family)
-    tau = np.full((len(drawn.values), *there.shape[:2]), np.nan)
-    for mine, draws, sides in _ranked(drawn, family, there):
-        tau[draws, mine] = compute_rank_correlations(*sides)[0][:, mine]
+def compute_kendall_tau(resampled: ResampledValues, family: RankedFamily) -> Floats:
+    """Return τ (1 + B, J, T) over the explainers that have a value on both sides."""
+    is_ranked = _find_ranked(resampled, family)
+    tau = np.full((len(resampled.values), *is_ranked.shape[:2]), np.nan)
+    for mask, resamples, ranks in _iterate_ranks(resampled, family, is_ranked):
+        tau[resamples, mask] = compute_rank_correlations(*ranks)[0][:, mask]
     return tau
 
 
-def _ranked(
-    drawn: ResampledValues, family: RankedFamily, there: Bools
+def _iterate_ranks(
+    resampled: ResampledValues, family: RankedFamily, is_ranked: Bools
 ) -> Iterator[tuple[Bools, slice, tuple[Floats, Floats]]]:
-    """Metrics and truths (J, T) that lack the same explainers, some draws, and the ranks of both sides in these."""
-    for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0) if there.size else ():
+    """Yield metrics and references (J, T) that rank the same explainers, with the ranks of both in some resamples."""
+    for pattern in np.unique(is_ranked.reshape(-1, is_ranked.shape[2]), axis=0) if is_ranked.size else ():
         if pattern.sum() < 2:
             continue
         explainers = family.explainers[pattern]
-        step = max(1, _BLOCK // (sum(there.shape[:2]) * len(explainers) ** 2))
-        for start in range(0, len(drawn.values), step):
-            draws = slice(start, start + step)
-            yield (there == pattern).all(axis=2), draws, _standings(drawn, family, explainers, draws)
+        step = max(1, _MAX_PAIRS_PER_BLOCK // (sum(is_ranked.shape[:2]) * len(explainers) ** 2))
+        for start in range(0, len(resampled.values), step):
+            resamples = slice(start, start + step)
+            yield (is_ranked == pattern).all(axis=2), resamples, _rank(resampled, family, explainers, resamples)
 
 
-def _there(drawn: ResampledValues, family: RankedFamily) -> Bools:
-    value = drawn.values[0][:, family.explainers]
-    known = drawn.rungs[family.explainers]
-    truths = np.stack([known if truth.row is None else value[truth.row] for truth in family.truths])
-    there = np.asarray(~np.isnan(value[family.judged])[:, None] & ~np.isnan(truths)[None])
-    for place in family.barred:
-        there[place] = False
-    return there
+def _find_ranked(resampled: ResampledValues, family: RankedFamily) -> Bools:
+    """Return the explainers (J, T, E) that have a value of the metric and of the reference."""
+    values = resampled.values[0][:, family.explainers]
+    known_order = resampled.rungs[family.explainers]
+    references = np.stack(
+        [known_order if reference.metric is None else values[reference.metric] for reference in family.references]
+    )
+    is_ranked = np.asarray(~np.isnan(values[family.judged])[:, None] & ~np.isnan(references)[None])
+    for pair in family.excluded:
+        is_ranked[pair] = False
+    return is_ranked
 
 
-def _standings(drawn: ResampledValues, family: RankedFamily, explainers: Ints, draws: slice) -> tuple[Floats, Floats]:
-    """Ranks by the metrics (b, J, E) and by the truths (b, T, E) among some explainers."""
-    ours = drawn.standing(family.judged, explainers, draws)
-    rows = [truth.row for truth in family.truths if truth.row is not None]
-    if rows:
-        return ours, drawn.standing(rows, explainers, draws)
-    known = compute_ranks(drawn.rungs[explainers], "higher")
-    return ours, np.broadcast_to(known, (len(ours), 1, len(known)))
+def _rank(
+    resampled: ResampledValues, family: RankedFamily, explainers: Ints, resamples: slice
+) -> tuple[Floats, Floats]:
+    """Return the ranks of some explainers by the metrics (b, J, E) and by the references (b, T, E)."""
+    by_metrics = resampled.rank_explainers(family.judged, explainers, resamples)
+    references = [reference.metric for reference in family.references if reference.metric is not None]
+    if references:
+        return by_metrics, resampled.rank_explainers(references, explainers, resamples)
+    known_order = compute_ranks(resampled.rungs[explainers], "higher")
+    return by_metrics, np.broadcast_to(known_order, (len(by_metrics), 1, len(known_order)))

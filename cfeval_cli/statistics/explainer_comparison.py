@@ -104,14 +104,14 @@ def compare_explainers(
     scores: Scores, row: MetricKey, explainers: Sequence[str], better: str, how: Bootstrap
 ) -> ExplainerComparison | None:
     """By one metric and variant; None if fewer than two explainers have a value on instances that all of these have."""
-    wide = {name: scores.parts[row, name] for name in explainers if (row, name) in scores.parts}
+    wide = {name: scores.series[row, name] for name in explainers if (row, name) in scores.series}
     most = max((len(part) for part in wide.values()), default=0)
     # who is silent about most instances would leave nobody anything to be compared on
     there = [name for name, part in wide.items() if 2 * len(part) >= most > 0 and part.denominator.sum() != 0]
-    shared = reduce(np.intersect1d, [wide[name].places for name in there]) if there else np.zeros(0, dtype=np.int64)
+    shared = reduce(np.intersect1d, [wide[name].positions for name in there]) if there else np.zeros(0, dtype=np.int64)
     if len(there) < 2 or not len(shared):
         return None
-    places = [np.searchsorted(wide[name].places, shared) for name in there]
+    places = [np.searchsorted(wide[name].positions, shared) for name in there]
     both = [
         np.stack([part.numerator[at], part.denominator[at]], axis=1)
         for part, at in zip((wide[name] for name in there), places, strict=True)

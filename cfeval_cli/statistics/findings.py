@@ -1,4 +1,4 @@
-"""All that follows from the scores of a run."""
+"""All statistics that follow from the scores of a run."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from typing import Protocol
 
 import pandas as pd
 
-from cfeval_cli.statistics import correlation, instance_agreement, invariance, metric_agreement, tau_differences
+from cfeval_cli.statistics import correlation, instance_agreement, metric_agreement, tau_differences
 from cfeval_cli.statistics.bootstrap import Bootstrap
-from cfeval_cli.statistics.correlation import RankCorrelations, RankedFamily, list_families
-from cfeval_cli.statistics.invariance import ReparametrisedValues
+from cfeval_cli.statistics.correlation import RankCorrelations, RankedFamily
+from cfeval_cli.statistics.invariance import (
+    ReparametrisedValues,
+    build_tau_ranges,
+    find_moved_taus,
+    find_moved_values,
+)
 from cfeval_cli.statistics.metric_summary import summarise_scores
 from cfeval_cli.statistics.resampled_values import ResampledValues, insert_intervals
 from cfeval_cli.statistics.scores import Scores
 
 
 class ScoreBounds(Protocol):
-    """The best and the worst that any explanation could get."""
+    """The best and the worst score that any explanation could get."""
 
-    def table(self) -> pd.DataFrame:
-        """Rows of bounds.csv."""
+    def tabulate(self) -> pd.DataFrame:
+        """Return bounds.csv."""
         ...
 
-    def places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
-        """For each row of the summary, how far its value lies from the worst (0) to the best (1)."""
+    def compute_places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
+        """Return for each row of metrics.csv where its value lies between the worst (0) and the best (1)."""
         ...
 
 
@@ -47,16 +52,16 @@ class Findings:
 
 @dataclass(frozen=True)
 class CircularRelations:
-    """What is so by construction; which explainers are made for which metric or truth, the summary tells."""
+    """Metrics that are optimal at a truth by construction; the summary has the circular explainers."""
 
-    pairs: Collection[tuple[str, str, str]] = ()  # metrics and variants with the truths that they are best at
-    drop: bool = False  # whether all of it is left out of every τ
+    pairs: Collection[tuple[str, str, str]] = ()  # metric, variant and truth
+    drop: bool = False  # whether circular metrics and explainers are left out of every τ
 
 
 def compute_findings(
     scores: Scores,
-    order: pd.DataFrame,
-    how: Bootstrap,
+    summary: pd.DataFrame,
+    bootstrap: Bootstrap,
     graded_truth: str = "",
     bounds: ScoreBounds | None = None,
     reparametrised: ReparametrisedValues | None = None,
@@ -64,83 +69,106 @@ def compute_findings(
     *,
     common: bool = False,
 ) -> Findings:
-    """Values, their uncertainty, their place between the bounds, and how well each metric agrees with the truth.
+    """Return values with intervals, their place between the bounds, and the agreement of each metric with the truth.
 
-    `order` has the rows that the summary should have; a ladder's rungs were made from that truth.
-    Of the scores only those that are `common` count, if that is wanted; each explainer's own are told beside them.
+    `summary` has the rows of metrics.csv without their values. Graded controls were made from the truth `graded_truth`.
+    With `common` only the scores of common instances count; the values on all instances of an explainer stand beside.
     """
-    shared = scores.shared if common else None
-    arrays = scores.numbered() if shared is None else shared
-    metrics = summarise_scores(arrays, order, None if shared is None else scores)
     circular = circular or CircularRelations()
-    whole, gone = ResampledValues.of(arrays, metrics, how), metrics[metrics["circular"] & circular.drop]
-    drawn = whole.without(gone) if len(gone) else whole
-    everyone = [family for family in list_families(drawn, graded_truth) if family.judged]
+    shared = scores.select_common() if common else None
+    counted = scores.drop_unscored_instances() if shared is None else shared
+    metrics = summarise_scores(counted, summary, None if shared is None else scores)
+    all_values = ResampledValues.compute(counted, metrics, bootstrap)
+    dropped = metrics[metrics["circular"] & circular.drop]
+    resampled = all_values.drop(dropped) if len(dropped) else all_values
+
+    families = [family for family in correlation.list_families(resampled, graded_truth) if family.judged]
     if circular.drop:
-        everyone = [family.barring(circular.pairs, drawn) for family in everyone]
-    groups = [family for family in everyone if family.truths]
-    by_subset = [_judge_subsets(family, drawn, how) for family in groups]
-    ranked = [one for agreements in by_subset for one in agreements]
-    insert_intervals(metrics, whole, how)
-    if bounds is not None:
-        metrics.insert(list(metrics).index("rank"), "place", bounds.places(arrays, metrics))
-    others = [family for family in everyone if family.name == "explainers"]
-    named = [family for family in others if family.truths]
-    fewer = drawn.first(how.for_intervals.resamples)
-    metrics.insert(list(metrics).index("note"), "moves", invariance.find_moved_values(metrics, reparametrised))
-    correlations = pd.DataFrame([line for one in ranked for line in one.lines(drawn, how)], columns=correlation.COLUMNS)
-    correlations.insert(
-        list(correlations).index("note"), "circular", correlation.find_circular_rows(correlations, circular.pairs)
-    )
+        families = [family.exclude_circular(circular.pairs, resampled) for family in families]
+    by_family = [_correlate_subsets(family, resampled, bootstrap) for family in families if family.references]
+    ranked = [correlations for by_subset in by_family for correlations in by_subset]
+    of_explainers = [family for family in families if family.name == correlation.EXPLAINERS]
     ranges = None
     if reparametrised is not None:
-        ranges = invariance.build_tau_ranges(reparametrised, drawn, [one.family for one in ranked])
-    correlations.insert(list(correlations).index("note"), "moves", invariance.find_moved_taus(correlations, ranges))
+        ranges = build_tau_ranges(reparametrised, resampled, [correlations.family for correlations in ranked])
+
+    insert_intervals(metrics, all_values, bootstrap)
+    if bounds is not None:
+        metrics.insert(list(metrics).index("rank"), "place", bounds.compute_places(counted, metrics))
+    metrics.insert(list(metrics).index("note"), "moves", find_moved_values(metrics, reparametrised))
     return Findings(
         metrics=metrics,
-        correlations=correlations,
+        correlations=_build_correlations(ranked, resampled, bootstrap, circular, ranges),
         differences=pd.DataFrame(
             [
-                line
-                for agreements in by_subset
-                for line in tau_differences.tabulate_tau_differences(agreements, drawn, how)
+                row
+                for by_subset in by_family
+                for row in tau_differences.tabulate_tau_differences(by_subset, resampled, bootstrap)
             ],
             columns=tau_differences.COLUMNS,
         ),
         instance_agreement=pd.DataFrame(
             [
-                line
-                for family in named
-                for line in instance_agreement.tabulate_instance_agreement(
-                    arrays.without(gone), drawn, family, how.for_intervals
+                row
+                for family in of_explainers
+                if family.references
+                for row in instance_agreement.tabulate_instance_agreement(
+                    counted.drop(dropped), resampled, family, bootstrap.for_intervals
                 )
             ],
             columns=instance_agreement.COLUMNS,
         ),
         metric_agreement=pd.DataFrame(
             [
-                line
-                for family in others
-                for line in metric_agreement.tabulate_metric_agreement(fewer, family, how.for_intervals)
+                row
+                for family in of_explainers
+                for row in metric_agreement.tabulate_metric_agreement(
+                    resampled.take_resamples(bootstrap.for_intervals.resamples), family, bootstrap.for_intervals
+                )
             ],
             columns=metric_agreement.COLUMNS,
         ),
-        bounds=None if bounds is None else bounds.table(),
+        bounds=None if bounds is None else bounds.tabulate(),
         invariance=ranges,
-        tau_resamples=_draws(by_subset, drawn),
+        tau_resamples=_build_tau_resamples(by_family, resampled),
     )
 
 
-def _draws(by_subset: Sequence[Sequence[RankCorrelations]], drawn: ResampledValues) -> pd.DataFrame | None:
-    """Every τ of the explainers in some resamples; None if there is none."""
-    parts = [correlation.tabulate_tau_resamples(of, drawn) for of in by_subset if of[0].family.name == "explainers"]
-    return parts[0] if parts and len(parts[0]) else None
-
-
-def _judge_subsets(family: RankedFamily, drawn: ResampledValues, how: Bootstrap) -> list[RankCorrelations]:
-    """Return the agreements of all explainers and of those that are not controls; a ladder has no controls."""
-    of_all = RankCorrelations.of(drawn, family, how)
+def _correlate_subsets(
+    family: RankedFamily, resampled: ResampledValues, bootstrap: Bootstrap
+) -> list[RankCorrelations]:
+    """Return the correlations over all explainers, and over those that are no controls; graded controls have none."""
+    over_all = RankCorrelations.compute(resampled, family, bootstrap)
     if family.name == correlation.GRADED:
-        return [of_all]
-    rest = family.without(drawn.controls)
-    return [of_all, RankCorrelations.of(drawn, rest, how) if len(rest.controls) else replace(of_all, family=rest)]
+        return [over_all]
+    rest = family.drop_controls(resampled.controls)
+    if not len(rest.controls):
+        return [over_all, replace(over_all, family=rest)]
+    return [over_all, RankCorrelations.compute(resampled, rest, bootstrap)]
+
+
+def _build_correlations(
+    ranked: Sequence[RankCorrelations],
+    resampled: ResampledValues,
+    bootstrap: Bootstrap,
+    circular: CircularRelations,
+    ranges: pd.DataFrame | None,
+) -> pd.DataFrame:
+    """Return correlations.csv."""
+    rows = [row for correlations in ranked for row in correlations.tabulate(resampled, bootstrap)]
+    table = pd.DataFrame(rows, columns=correlation.COLUMNS)
+    is_circular = correlation.find_circular_rows(table, circular.pairs)
+    table.insert(list(table).index("note"), "circular", is_circular)
+    table.insert(list(table).index("note"), "moves", find_moved_taus(table, ranges))
+    return table
+
+
+def _build_tau_resamples(
+    by_family: Sequence[Sequence[RankCorrelations]], resampled: ResampledValues
+) -> pd.DataFrame | None:
+    """Return tau_resamples.parquet; None if the explainers have no τ in any resample."""
+    for by_subset in by_family:
+        if by_subset[0].family.name == correlation.EXPLAINERS:
+            table = correlation.tabulate_tau_resamples(by_subset, resampled)
+            return table if len(table) else None
+    return None

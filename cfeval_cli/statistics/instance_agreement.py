@@ -1,4 +1,4 @@
-"""Agreement instance by instance: thousands of small comparisons instead of one."""
+"""Agreement of each metric with each truth, instance by instance: thousands of small comparisons instead of one."""
 
 from __future__ import annotations
 
@@ -20,155 +20,172 @@ from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
 _KEYS = ("metric", "variant", "better", "truth", "agreement", "subset")
-_FIGURES = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
-_BLOCK = 1 << 20  # pairs of explainers held at once
-_SLAB = 1 << 16  # instances looked at at once
+_VALUE_COLUMNS = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
+COLUMNS = [*_KEYS, *_VALUE_COLUMNS]
 
-
-COLUMNS = [*_KEYS, *_FIGURES]
+_COUNTS = ("gain", "pairs", "ordered")
+_MAX_PAIRS_PER_BLOCK = 1 << 20  # pairs of explainers held at once
+_INSTANCES_PER_SLAB = 1 << 16
 
 
 def tabulate_instance_agreement(
-    scores: Scores, drawn: ResampledValues, family: RankedFamily, how: Bootstrap
+    scores: Scores, resampled: ResampledValues, family: RankedFamily, bootstrap: Bootstrap
 ) -> Iterator[dict[str, Any]]:
-    """Rows of instance_agreement.csv: its order of an instance's explainers and the truth's, with and without controls.
+    """Yield rows of instance_agreement.csv, by subset of the explainers.
 
     Without controls there is no row where fewer than two explainers are left.
     """
-    if len(family.explainers) < 2 or not family.judged or not family.truths or not scores.size:
+    if len(family.explainers) < 2 or not family.judged or not family.references or not scores.n_instances:
         return
-    left = np.isin(family.explainers, family.without(drawn.controls).explainers)
-    sides = _Pairs.of(scores, drawn, family, [np.ones(len(left), dtype=bool), *([] if left.all() else [left])])
-    found = _Figures.of(sides, how)
-    for subset, figures in ((ALL_EXPLAINERS, found[0]), (WITHOUT_CONTROLS, found[-1])):
-        for j, row in enumerate(family.judged):
-            for t, truth in enumerate(family.truths):
-                if figures.there(j, t) and (j, t) not in family.barred:
-                    keys = (*drawn.rows[row], drawn.better[row], truth.name, truth.agreement, subset)
-                    yield dict(zip(_KEYS, keys, strict=True)) | figures.line(j, t)
-
-
-_COUNTED = ("gain", "pairs", "ordered")
+    is_kept = np.isin(family.explainers, family.drop_controls(resampled.controls).explainers)
+    subsets = [np.ones(len(is_kept), dtype=bool), *([] if is_kept.all() else [is_kept])]
+    agreements = _estimate_agreement(_PairCounts.count(scores, resampled, family, subsets), bootstrap)
+    for subset, agreement in ((ALL_EXPLAINERS, agreements[0]), (WITHOUT_CONTROLS, agreements[-1])):
+        for j, metric in enumerate(family.judged):
+            for t, reference in enumerate(family.references):
+                if agreement.is_defined(j, t) and (j, t) not in family.excluded:
+                    keys = (
+                        *resampled.metrics[metric], resampled.better[metric], reference.name, reference.agreement,
+                        subset,
+                    )  # fmt: skip
+                    yield dict(zip(_KEYS, keys, strict=True)) | agreement.to_row(j, t)
 
 
 @dataclass(frozen=True)
-class _Pairs:
-    """Pairs of explainers, counted for each instance and metric (N, J), by what is counted and by truth.
+class _PairCounts:
+    """Numbers of pairs of explainers for each instance and metric (N, J), by kind of pair and truth.
 
-    The gain is concordant pairs less discordant ones; pairs have scores on both sides; ordered ones of them are those
-    that the truth does not tie.
+    The gain is concordant less discordant pairs; `pairs` have scores of both the metric and the truth; `ordered` are
+    those of them that the truth does not tie.
     """
 
     counts: Mapping[tuple[str, int], NDArray[Any]]
-    truths: int
-    scratch: Scratch  # where they are
+    n_truths: int
+    scratch: Scratch
 
     @staticmethod
-    def of(scores: Scores, drawn: ResampledValues, family: RankedFamily, sides: list[Bools]) -> list[_Pairs]:
-        """Among some of the explainers (E,) on each side; by slabs of instances, so that memory stays bounded."""
+    def count(
+        scores: Scores, resampled: ResampledValues, family: RankedFamily, subsets: list[Bools]
+    ) -> list[_PairCounts]:
+        """Count the pairs among each subset (E,) of the explainers, by blocks of instances: memory stays bounded."""
         first, second = np.triu_indices(len(family.explainers), 1)
-        numbers = [*family.judged, *(truth.row for truth in family.truths if truth.row is not None)]
-        rows, names = [drawn.rows[row] for row in numbers], [drawn.explainers[e] for e in family.explainers]
-        lower = np.array([drawn.better[row] == "lower" for row in numbers])[:, None]
-        rooms = [ScratchArrays[tuple[str, int]](scores.scratch, scores.size) for _ in sides]
-        step = max(1, _BLOCK // (len(rows) * len(first)))
-        for start in range(0, scores.size, step):
-            values = scores.values(start, start + step, rows, names)
-            places = compute_ranks(np.where(lower, values, -values), "lower")
-            signs = np.sign(places[..., first] - places[..., second]).astype(np.float32)
-            for room, some in zip(rooms, sides, strict=True):
-                for name, part in _counted(signs[..., some[first] & some[second]], len(family.judged)).items():
-                    for t in range(part.shape[2]):
-                        room.add((name, t), part[:, :, t])
-        return [_Pairs(room.arrays(), len(numbers) - len(family.judged), scores.scratch) for room in rooms]
+        truths = [reference.metric for reference in family.references if reference.metric is not None]
+        indices = [*family.judged, *truths]
+        metrics, names = [resampled.metrics[i] for i in indices], [resampled.explainers[e] for e in family.explainers]
+        is_lower_better = np.array([resampled.better[i] == "lower" for i in indices])[:, None]
+        arrays = [ScratchArrays[tuple[str, int]](scores.scratch, scores.n_instances) for _ in subsets]
+        step = max(1, _MAX_PAIRS_PER_BLOCK // (len(metrics) * len(first)))
+        for start in range(0, scores.n_instances, step):
+            values = scores.compute_values(start, start + step, metrics, names)
+            ranks = compute_ranks(np.where(is_lower_better, values, -values), "lower")
+            signs = np.sign(ranks[..., first] - ranks[..., second]).astype(np.float32)
+            for array, subset in zip(arrays, subsets, strict=True):
+                counts = _count_pairs(signs[..., subset[first] & subset[second]], len(family.judged))
+                for name, count in counts.items():
+                    for t in range(count.shape[2]):
+                        array.add((name, t), count[:, :, t])
+        return [_PairCounts(array.arrays(), len(truths), scores.scratch) for array in arrays]
 
     @property
-    def size(self) -> int:
-        """Instances."""
+    def n_instances(self) -> int:
+        """The number of instances."""
         return len(self.counts["gain", 0])
 
     @property
     def slabs(self) -> Iterator[slice]:
-        """All instances; what was read of one slab is given back before the next."""
-        for slab in slabs(self.size, _SLAB):
+        """All instances; the memory of each slab is released before the next."""
+        for slab in slabs(self.n_instances, _INSTANCES_PER_SLAB):
             yield slab
             self.scratch.release()
 
-    def columns(self, t: int, some: slice) -> Floats:
-        """Numerators, then denominators (n, 4J): of the mean τ, and of d over all pairs that the truth orders."""
-        gain, pairs, ordered = (self.counts[name, t][some].astype(float) for name in _COUNTED)
+    def stack_columns(self, t: int, part: slice) -> Floats:
+        """Return numerators, then denominators (n, 4J): of the mean τ, and of d over all pairs ordered by the truth."""
+        gain, pairs, ordered = (self.counts[name, t][part].astype(float) for name in _COUNTS)
         self.scratch.release()
         return np.concatenate([gain / np.maximum(pairs, 1), gain, pairs > 0, ordered], axis=1)
 
-    def real(self, t: int) -> Floats:
-        """What the columns add up to, and so both figures (2J,)."""
-        return divide_halves(np.sum([self.columns(t, slab).sum(axis=0) for slab in self.slabs], axis=0))
+    def compute_values(self, t: int) -> Floats:
+        """Return the mean τ of each metric, then its d (2J,)."""
+        return divide_halves(np.sum([self.stack_columns(t, slab).sum(axis=0) for slab in self.slabs], axis=0))
 
-    def there(self, name: str) -> Ints:
-        """For how many instances something is counted (J, T)."""
-        found = [[(self.counts[name, t][slab] > 0).sum(axis=0) for slab in self.slabs] for t in range(self.truths)]
-        return np.asarray(np.sum(found, axis=1).T)
+    def count_instances(self, name: str) -> Ints:
+        """Return the number of instances (J, T) with at least one pair of a kind."""
+        counts = [[(self.counts[name, t][slab] > 0).sum(axis=0) for slab in self.slabs] for t in range(self.n_truths)]
+        return np.asarray(np.sum(counts, axis=1).T)
 
-    def alike(self) -> list[int]:
-        """For each truth the first that counts the same: with k = 1 a share of the truth is a hit or none."""
-        found: list[int] = []
-        for t in range(self.truths):
-            found.append(next((one for one in dict.fromkeys(found) if self._same(one, t)), t))
-        return found
+    def find_identical_truths(self) -> list[int]:
+        """Return for each truth the first with the same counts: with k = 1 recall and hit are the same."""
+        first: list[int] = []
+        for t in range(self.n_truths):
+            first.append(next((other for other in dict.fromkeys(first) if self._has_same_counts(other, t)), t))
+        return first
 
-    def _same(self, one: int, other: int) -> bool:
+    def _has_same_counts(self, one: int, other: int) -> bool:
         return all(
             (self.counts[name, one][slab] == self.counts[name, other][slab]).all()
-            for slab in self.slabs for name in _COUNTED
-        )  # fmt: skip
+            for slab in self.slabs
+            for name in _COUNTS
+        )
 
 
-def _counted(signs: NDArray[np.float32], size: int) -> dict[str, NDArray[Any]]:
-    """Gain, pairs and ordered pairs (n, J, T) from the order (n, J + T, P) of the explainers of each pair."""
-    there = ~np.isnan(signs)
-    signs, both = np.where(there, signs, np.float32(0)), there.astype(np.float32)
-    truth, present = (side[:, size:].swapaxes(-1, -2) for side in (signs, both))
-    found = (signs[:, :size] @ truth, both[:, :size] @ present, both[:, :size] @ np.abs(truth))
+def _count_pairs(signs: NDArray[np.float32], n_metrics: int) -> dict[str, NDArray[Any]]:
+    """Return gain, pairs and ordered pairs (n, J, T) from the order (n, J + T, P) of the explainers of each pair."""
+    is_present = ~np.isnan(signs)
+    signs, present = np.where(is_present, signs, np.float32(0)), is_present.astype(np.float32)
+    truth_signs, truth_present = (array[:, n_metrics:].swapaxes(-1, -2) for array in (signs, present))
+    counts = (
+        signs[:, :n_metrics] @ truth_signs,
+        present[:, :n_metrics] @ truth_present,
+        present[:, :n_metrics] @ np.abs(truth_signs),
+    )
     smallest = np.min_scalar_type(-signs.shape[-1] - 1)
-    return {name: part.astype(smallest) for name, part in zip(_COUNTED, found, strict=True)}
+    return {name: count.astype(smallest) for name, count in zip(_COUNTS, counts, strict=True)}
 
 
 @dataclass(frozen=True)
-class _Figures:
-    """What follows from the counts, by metric and truth."""
+class _Agreement:
+    """Agreement by metric (J) and truth (T) within one subset of the explainers."""
 
-    real: Floats  # (T, 2J): the mean τ of each metric, then its d
-    ends: list[tuple[Floats, Floats]]  # of each truth, both ends of the intervals (2J,)
-    instances: Ints  # (J, T)
-    ordered: Ints  # (J, T)
+    values: Floats  # (T, 2J): the mean τ of each metric, then its d
+    intervals: list[tuple[Floats, Floats]]  # of each truth, both ends (2J,)
+    n_instances: Ints  # (J, T)
+    n_ordered: Ints  # (J, T)
 
-    @staticmethod
-    def of(sides: Sequence[_Pairs], how: Bootstrap) -> list[_Figures]:
-        """Of each side, with intervals over the same resamples of all instances."""
-        alike = [side.alike() for side in sides]
-        wanted = [(side, t) for side, some in zip(sides, alike, strict=True) for t in dict.fromkeys(some)]
-        makers = [partial(side.columns, t) for side, t in wanted]
-        drawn = iter(compute_resampled_sums(makers, sides[0].size, how.resamples, how.seed))
-        found = []
-        for side, some in zip(sides, alike, strict=True):
-            there = side.there("pairs")
-            truths = dict.fromkeys(some)
-            ends = {
-                t: how.compute_interval(divide_halves(next(drawn)), np.tile(there[:, t] >= how.min_instances, 2))[:2]
-                for t in truths
-            }
-            real = {t: side.real(t) for t in truths}
-            told = np.stack([real[t] for t in some]), [ends[t] for t in some]
-            found.append(_Figures(*told, there, side.there("ordered")))
-        return found
+    def is_defined(self, j: int, t: int) -> bool:
+        """Return whether any instance has two explainers to compare."""
+        return not np.isnan(self.values[t, j])
 
-    def there(self, j: int, t: int) -> bool:
-        """Whether any instance has two explainers to compare."""
-        return not np.isnan(self.real[t, j])
+    def to_row(self, j: int, t: int) -> dict[str, Any]:
+        """Return the values of one metric with one truth."""
+        n_metrics, (low, high) = len(self.n_instances), self.intervals[t]
+        tau, d = ((self.values[t, i], low[i], high[i]) for i in (j, n_metrics + j))
+        row = (int(self.n_instances[j, t]), *tau, int(self.n_ordered[j, t]), *d)
+        return dict(zip(_VALUE_COLUMNS, row, strict=True))
 
-    def line(self, j: int, t: int) -> dict[str, Any]:
-        """The figures of one metric with one truth."""
-        size, (low, high) = len(self.instances), self.ends[t]
-        of_tau, of_d = ((self.real[t, at], low[at], high[at]) for at in (j, size + j))
-        figures = (int(self.instances[j, t]), *of_tau, int(self.ordered[j, t]), *of_d)
-        return dict(zip(_FIGURES, figures, strict=True))
+
+def _estimate_agreement(subsets: Sequence[_PairCounts], bootstrap: Bootstrap) -> list[_Agreement]:
+    """Return the agreement within each subset, with intervals over the same resamples of all instances."""
+    identical = [pairs.find_identical_truths() for pairs in subsets]
+    matrices = [
+        partial(pairs.stack_columns, t)
+        for pairs, truths in zip(subsets, identical, strict=True)
+        for t in dict.fromkeys(truths)
+    ]
+    sums = iter(compute_resampled_sums(matrices, subsets[0].n_instances, bootstrap.resamples, bootstrap.seed))
+    agreements = []
+    for pairs, truths in zip(subsets, identical, strict=True):
+        n_instances = pairs.count_instances("pairs")
+        values, intervals = {}, {}
+        for t in dict.fromkeys(truths):
+            is_sufficient = np.tile(n_instances[:, t] >= bootstrap.min_instances, 2)
+            intervals[t] = bootstrap.compute_interval(divide_halves(next(sums)), is_sufficient)[:2]
+            values[t] = pairs.compute_values(t)
+        agreements.append(
+            _Agreement(
+                np.stack([values[t] for t in truths]),
+                [intervals[t] for t in truths],
+                n_instances,
+                pairs.count_instances("ordered"),
+            )
+        )
+    return agreements

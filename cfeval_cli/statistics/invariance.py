@@ -1,4 +1,4 @@
-"""What moves when a model is written in other parameters that change none of its predictions."""
+"""Values and correlations that change when a model is written in other parameters with the same predictions."""
 
 from __future__ import annotations
 
@@ -22,100 +22,99 @@ COLUMNS = [
 ]  # fmt: skip
 
 TOGETHER = "together"  # all changes at once; the others are each alone
-_SAME = 1e-9  # values that differ by no more are the same: parameters of another size round otherwise
+_TOLERANCE = 1e-9  # parameters of another size round differently
 
 
 @dataclass(frozen=True)
 class ReparametrisedValues:
     """The values of a run's metrics on some instances, of the model as it is and in other parameters."""
 
-    rows: list[MetricKey]
+    metrics: list[MetricKey]
     explainers: list[str]
     values: Floats  # (R, E) of the model as it is
-    changed: Mapping[str, Floats]  # (B, R, E) by the change that was made
-    instances: int
+    changed: Mapping[str, Floats]  # (B, R, E) by the change of the parameters
+    n_instances: int
 
     @property
-    def draws(self) -> int:
-        """How many times each change was drawn."""
+    def n_draws(self) -> int:
+        """The number of draws of each change."""
         return max((len(values) for values in self.changed.values()), default=0)
 
-    def moved(self) -> Bools:
-        """Which values (R, E) any change moves."""
-        moved = np.zeros(self.values.shape, dtype=bool)
+    def find_moved(self) -> Bools:
+        """Return the values (R, E) that any change moves."""
+        is_moved = np.zeros(self.values.shape, dtype=bool)
         for values in self.changed.values():
-            moved |= _differs(values, self.values).any(axis=0)
-        return moved
+            is_moved |= _differ(values, self.values).any(axis=0)
+        return is_moved
 
-    def drawn(self, like: ResampledValues) -> tuple[ResampledValues, dict[str, slice]]:
-        """All values where a run has its resamples: of the model as it is, then of each change, and where those are."""
+    def stack(self, resampled: ResampledValues) -> tuple[ResampledValues, dict[str, slice]]:
+        """Return all values in the place of a run's resamples, and the positions of those of each change."""
         parts = [self.values[None], *self.changed.values()]
-        whole = np.full((sum(map(len, parts)), len(like.rows), len(like.explainers)), np.nan)
-        rows = np.array([like.rows.index(row) for row in self.rows])
-        columns = np.array([like.explainers.index(name) for name in self.explainers])
-        whole[np.ix_(np.arange(len(whole)), rows, columns)] = np.concatenate(parts)
+        values = np.full((sum(map(len, parts)), len(resampled.metrics), len(resampled.explainers)), np.nan)
+        rows = np.array([resampled.metrics.index(metric) for metric in self.metrics])
+        columns = np.array([resampled.explainers.index(name) for name in self.explainers])
+        values[np.ix_(np.arange(len(values)), rows, columns)] = np.concatenate(parts)
+        values[:, np.isnan(resampled.values[0])] = np.nan  # values that count in no τ of the run count in none here
         ends = np.cumsum([len(part) for part in parts]).tolist()
-        places = [slice(start, end) for start, end in pairwise(ends)]
-        whole[:, np.isnan(like.values[0])] = np.nan  # what counts in no τ there counts in none here
-        return replace(like, values=whole), dict(zip(self.changed, places, strict=True))
+        spans = [slice(start, end) for start, end in pairwise(ends)]
+        return replace(resampled, values=values), dict(zip(self.changed, spans, strict=True))
 
 
 def tabulate_tau_ranges(
-    found: ReparametrisedValues, like: ResampledValues, family: RankedFamily
+    reparametrised: ReparametrisedValues, resampled: ResampledValues, family: RankedFamily
 ) -> Iterator[dict[str, Any]]:
-    """Rows of invariance.csv: for each metric and truth the range of τ, and of all explainers what alone moves it."""
-    drawn, places = found.drawn(like)
-    tau = compute_kendall_tau(drawn, family)
-    differs = {change: np.asarray(_differs(tau[place], tau[0]).any(axis=0)) for change, place in places.items()}
-    lowest, highest = (np.asarray(end.reduce(tau, axis=0)) for end in (np.fmin, np.fmax))
-    for j, row in enumerate(family.judged):
-        for t, truth in enumerate(family.truths):
+    """Yield rows of invariance.csv: the range of τ, and over all explainers the changes that alone move it."""
+    stacked, spans = reparametrised.stack(resampled)
+    tau = compute_kendall_tau(stacked, family)
+    is_moved = {change: np.asarray(_differ(tau[span], tau[0]).any(axis=0)) for change, span in spans.items()}
+    lowest, highest = (np.asarray(extreme.reduce(tau, axis=0)) for extreme in (np.fmin, np.fmax))
+    for j, metric in enumerate(family.judged):
+        for t, reference in enumerate(family.references):
             if np.isnan(tau[0, j, t]):
                 continue
-            by = [change for change, of in differs.items() if of[j, t]]
-            alone = [change for change in by if change != TOGETHER]
-            moved_by = " ".join(alone or by) if family.subset == ALL_EXPLAINERS else ""
+            changes = [change for change, mask in is_moved.items() if mask[j, t]]
+            alone = [change for change in changes if change != TOGETHER]
+            moved_by = " ".join(alone or changes) if family.subset == ALL_EXPLAINERS else ""
             yield {
-                "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "truth": truth.name,
-                "agreement": truth.agreement, "subset": family.subset, "tau": tau[0, j, t],
-                "tau_lowest": lowest[j, t], "tau_highest": highest[j, t], "moves": bool(by), "moved_by": moved_by,
-                "reparametrisations": found.draws, "instances": found.instances,
+                "metric": stacked.metrics[metric][0], "variant": stacked.metrics[metric][1], "truth": reference.name,
+                "agreement": reference.agreement, "subset": family.subset, "tau": tau[0, j, t],
+                "tau_lowest": lowest[j, t], "tau_highest": highest[j, t], "moves": bool(changes), "moved_by": moved_by,
+                "reparametrisations": reparametrised.n_draws, "instances": reparametrised.n_instances,
             }  # fmt: skip
 
 
 def build_tau_ranges(
-    found: ReparametrisedValues, like: ResampledValues, families: Sequence[RankedFamily]
+    reparametrised: ReparametrisedValues, resampled: ResampledValues, families: Sequence[RankedFamily]
 ) -> pd.DataFrame:
-    """invariance.csv."""
-    return pd.DataFrame(
-        [line for family in families for line in tabulate_tau_ranges(found, like, family)], columns=COLUMNS
-    )
+    """Return invariance.csv."""
+    rows = [row for family in families for row in tabulate_tau_ranges(reparametrised, resampled, family)]
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def find_moved_values(metrics: pd.DataFrame, found: ReparametrisedValues | None) -> pd.Series:
-    """For each row of metrics.csv whether its value moves; nothing where that is not known."""
-    known: dict[tuple[MetricKey, str], bool] = {}
-    if found is not None:
-        moved, there = found.moved(), ~np.isnan(found.values)
-        known = {
-            (found.rows[i], found.explainers[j]): bool(moved[i, j])
-            for i, j in zip(*np.nonzero(there), strict=True)
-        }  # fmt: skip
-    rows = zip(metrics["metric"], metrics["variant"], strict=True)
-    keys = zip(rows, metrics["explainer"], strict=True)
-    return pd.Series([known.get(key) for key in keys], index=metrics.index, dtype=object)
+def find_moved_values(metrics: pd.DataFrame, reparametrised: ReparametrisedValues | None) -> pd.Series:
+    """Return for each row of metrics.csv whether its value moves; None where that was not tried."""
+    moves: dict[tuple[MetricKey, str], bool] = {}
+    if reparametrised is not None:
+        is_moved, is_present = reparametrised.find_moved(), ~np.isnan(reparametrised.values)
+        moves = {
+            (reparametrised.metrics[i], reparametrised.explainers[j]): bool(is_moved[i, j])
+            for i, j in zip(*np.nonzero(is_present), strict=True)
+        }
+    pairs = zip(metrics["metric"], metrics["variant"], strict=True)
+    keys = zip(pairs, metrics["explainer"], strict=True)
+    return pd.Series([moves.get(key) for key in keys], index=metrics.index, dtype=object)
 
 
 def find_moved_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
-    """For each row of correlations.csv whether its τ moves; nothing where that is not known."""
+    """Return for each row of correlations.csv whether its τ moves; None where that was not tried."""
     keys = ["metric", "variant", "truth", "agreement", "subset"]
-    known: dict[Any, bool] = {}
+    moves: dict[Any, bool] = {}
     if ranges is not None:
-        known = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["moves"], strict=True))
-    told = [known.get(key) for key in correlations[keys].itertuples(index=False, name=None)]
-    return pd.Series(told, index=correlations.index, dtype=object)
+        moves = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["moves"], strict=True))
+    rows = correlations[keys].itertuples(index=False, name=None)
+    return pd.Series([moves.get(row) for row in rows], index=correlations.index, dtype=object)
 
 
-def _differs(values: Floats, before: Floats) -> Bools:
-    """Not the same, but for rounding."""
-    return np.asarray(~np.isclose(values, before, rtol=_SAME, atol=_SAME, equal_nan=True))
+def _differ(values: Floats, original: Floats) -> Bools:
+    """Return whether values differ by more than rounding."""
+    return np.asarray(~np.isclose(values, original, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True))

@@ -1,4 +1,4 @@
-"""How far metrics agree with each other: what is left to say where no truth is known."""
+"""Agreement of the metrics with each other, whether or not a truth is known."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def tabulate_metric_agreement(drawn: ResampledValues, family: RankedFamily, how: Bootstrap) -> Iterator[dict[str, Any]]:
-    """Rows of metric_agreement.csv: for every two metrics, τ between their rankings of the explainers."""
+def tabulate_metric_agreement(
+    resampled: ResampledValues, family: RankedFamily, bootstrap: Bootstrap
+) -> Iterator[dict[str, Any]]:
+    """Yield rows of metric_agreement.csv: for every two metrics, τ between their rankings of the explainers."""
     if len(family.explainers) < 2 or len(family.judged) < 2:
         return
-    each_other = RankedFamily(
-        family.name, family.explainers, family.judged, [ReferenceRanking("", "", row) for row in family.judged]
+    each_other = [ReferenceRanking("", "", metric) for metric in family.judged]
+    correlations = RankCorrelations.compute(
+        resampled, RankedFamily(family.name, family.explainers, family.judged, each_other), bootstrap, with_p=False
     )
-    found = RankCorrelations.of(drawn, each_other, how, chance=False)
-    low, high, _ = how.compute_interval(found.tau[1:], found.enough & found.enough.T)
+    is_sufficient = correlations.is_sufficient & correlations.is_sufficient.T
+    low, high, _ = bootstrap.compute_interval(correlations.tau[1:], is_sufficient)
     for a, b in combinations(range(len(family.judged)), 2):
-        if not np.isnan(found.rho[0, a, b]):  # a metric that ties all explainers agrees with none
-            (metric, variant), (other, other_variant) = (drawn.rows[family.judged[place]] for place in (a, b))
-            yield {
-                "metric": metric, "variant": variant, "other_metric": other, "other_variant": other_variant,
-                "explainers": int(found.there[a, b].sum()), "tau": found.tau[0, a, b], "tau_low": low[a, b],
-                "tau_high": high[a, b],
-            }  # fmt: skip
+        if np.isnan(correlations.rho[0, a, b]):  # a metric that ties all explainers agrees with no other
+            continue
+        (metric, variant), (other, other_variant) = (resampled.metrics[family.judged[i]] for i in (a, b))
+        yield {
+            "metric": metric, "variant": variant, "other_metric": other, "other_variant": other_variant,
+            "explainers": int(correlations.is_ranked[a, b].sum()), "tau": correlations.tau[0, a, b],
+            "tau_low": low[a, b], "tau_high": high[a, b],
+        }  # fmt: skip

@@ -1,4 +1,4 @@
-"""From scores per instance to one value for each explainer, with its rank."""
+"""One value for each metric and explainer, from the scores per instance, with its rank."""
 
 from __future__ import annotations
 
@@ -13,83 +13,87 @@ from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.scores import Scores, ScoreSeries
 
 _KEYS = ["metric", "variant", "explainer"]
-_TOGETHER = 1 << 20  # scores that are added up at once: 16 MB
+_SCORES_PER_BATCH = 1 << 20  # added up at once: 16 MB
 
 
-def summarise_scores(scores: Scores, order: pd.DataFrame, own: Scores | None = None) -> pd.DataFrame:
-    """One row for each metric, variant and explainer.
+def summarise_scores(scores: Scores, summary: pd.DataFrame, own: Scores | None = None) -> pd.DataFrame:
+    """Return one row for each metric, variant and explainer.
 
-    `order` has the rows that there should be, in their order, with what the metric says of itself and, as a note,
-    why a row can have no value. `own` has the scores on all instances that each explainer covers, if `scores` are
-    those on the common ones only.
+    `summary` has these rows in their order, with facts about the metric and, as a note, why a row can have no value.
+    `own` has the scores on all instances that each explainer covers, if `scores` has those on common instances only.
     """
-    table = _values(scores, order)
-    everywhere = table if own is None else _values(own, order)
-    table["own_value"], table["own_n"] = everywhere["value"], everywhere["n"]
-    names, value = table["explainer"].tolist(), table["value"].to_numpy()
+    table = _add_values(scores, summary)
+    own_table = table if own is None else _add_values(own, summary)
+    table["own_value"], table["own_n"] = own_table["value"], own_table["n"]
     complete = table[table["quantity"] == Quantity.COMPLETE]
-    covered = dict(zip(complete["explainer"], complete["value"], strict=True))
-    table["coverage"] = np.array([covered.get(name, np.nan) for name in names], dtype=float)
-    # the ladder's rungs are ranked among themselves
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for place, key in enumerate(zip(table["metric"], table["variant"], table["rung"].isna(), strict=True)):
-        groups.setdefault(key, []).append(place)
-    better, rank = table["better"].tolist(), np.full(len(table), np.nan)
-    for places in groups.values():
-        if better[places[0]] != "none":
-            rank[places] = compute_ranks(value[places], better[places[0]])
-    table["rank"] = rank
-    sums = zip(table["note"], table["empty"], table["n"], table["denominator"], table["own_n"], strict=True)
-    notes = [_note(*told) for told in sums]
+    coverage = dict(zip(complete["explainer"], complete["value"], strict=True))
+    table["coverage"] = np.array([coverage.get(name, np.nan) for name in table["explainer"].tolist()], dtype=float)
+    table["rank"] = _rank_explainers(table)
+    facts = zip(table["note"], table["empty"], table["n"], table["denominator"], table["own_n"], strict=True)
+    notes = [_explain_missing_value(*fact) for fact in facts]
     table["note"] = pd.Series(notes, dtype=table["note"].dtype)
     columns = [*_KEYS, "rung", "control", "value", "rank", "n", "own_value", "own_n", "coverage"]
     columns += ["better", "role", "access", "low", "high", "circular", "note", "method", "remark"]
     return table[columns]
 
 
-def _note(note: str, empty: str, many: int, denominator: float, own: int) -> str:
-    """Why there is no value, if there is none."""
-    if many:
+def _rank_explainers(table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return the rank of each row among the explainers of its metric; graded controls are ranked among themselves."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for position, key in enumerate(zip(table["metric"], table["variant"], table["rung"].isna(), strict=True)):
+        groups.setdefault(key, []).append(position)
+    better, values, ranks = table["better"].tolist(), table["value"].to_numpy(), np.full(len(table), np.nan)
+    for positions in groups.values():
+        if better[positions[0]] != "none":
+            ranks[positions] = compute_ranks(values[positions], better[positions[0]])
+    return ranks
+
+
+def _explain_missing_value(note: str, empty: str, n: int, denominator: float, own_n: int) -> str:
+    """Return why a row has no value; empty if it has one."""
+    if n:
         return note if denominator else empty
-    return note or (NO_COMMON_INSTANCE if own else "no usable explanation")
+    return note or (NO_COMMON_INSTANCE if own_n else "no usable explanation")
 
 
-def _values(scores: Scores, order: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `order` with both sums, how many instances they are over, and their ratio."""
-    kept = [(key, part) for key, part in scores.parts.items() if part.many]
-    told: dict[tuple[str, ...], tuple[float, float, int]] = {}
-    for some in _batches([part.many for _, part in kept]):
-        numerators, denominators = _added([part for _, part in kept[some]])
+def _add_values(scores: Scores, summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the summary with both sums, the number of instances, and the ratio of the sums."""
+    counted = [(key, series) for key, series in scores.series.items() if series.n_counted]
+    totals: dict[tuple[str, ...], tuple[float, float, int]] = {}
+    for batch in _split_batches([series.n_counted for _, series in counted]):
+        numerators, denominators = _add_up([series for _, series in counted[batch]])
         scores.scratch.release()
-        for ((row, name), part), above, below in zip(kept[some], numerators, denominators, strict=True):
-            told[(*row, name)] = above, below, part.many
-    table = order.reset_index(drop=True)
+        for ((metric, explainer), series), numerator, denominator in zip(
+            counted[batch], numerators, denominators, strict=True
+        ):
+            totals[(*metric, explainer)] = numerator, denominator, series.n_counted
+    table = summary.reset_index(drop=True)
     keys = zip(*(table[name] for name in _KEYS), strict=True)
-    sums = [told.get(key, (np.nan, np.nan, 0)) for key in keys]
-    for place, (name, kind) in enumerate((("numerator", float), ("denominator", float), ("n", int))):
-        table[name] = np.array([line[place] for line in sums], dtype=kind)
-    there = (table["n"] > 0) & (table["denominator"] != 0)
-    table["value"] = (table["numerator"] / table["denominator"]).where(there)
+    sums = [totals.get(key, (np.nan, np.nan, 0)) for key in keys]
+    for i, (name, kind) in enumerate((("numerator", float), ("denominator", float), ("n", int))):
+        table[name] = np.array([row[i] for row in sums], dtype=kind)
+    has_value = (table["n"] > 0) & (table["denominator"] != 0)
+    table["value"] = (table["numerator"] / table["denominator"]).where(has_value)
     return table
 
 
-def _batches(sizes: Sequence[int]) -> Iterator[slice]:
-    """Parts that are few rows together, one at least."""
-    start, rows = 0, 0
+def _split_batches(sizes: Sequence[int]) -> Iterator[slice]:
+    """Split series into batches of a bounded number of scores, at least one series each."""
+    start, n_scores = 0, 0
     for end, size in enumerate(sizes):
-        if rows and rows + size > _TOGETHER:
+        if n_scores and n_scores + size > _SCORES_PER_BATCH:
             yield slice(start, end)
-            start, rows = end, 0
-        rows += size
+            start, n_scores = end, 0
+        n_scores += size
     yield slice(start, len(sizes))
 
 
-def _added(parts: Sequence[ScoreSeries]) -> tuple[list[float], list[float]]:
-    """The sums of what counts of each, by pandas, which carries along what a sum of floats loses."""
-    if not parts:
+def _add_up(batch: Sequence[ScoreSeries]) -> tuple[list[float], list[float]]:
+    """Return the sums of numerators and of denominators of each series."""
+    if not batch:
         return [], []
-    counted = [part.counted() for part in parts]
-    of = np.repeat(np.arange(len(parts)), [len(one[0]) for one in counted])
-    both = {place: np.concatenate([one[place] for one in counted]) for place in range(2)}
-    sums = pd.DataFrame(both).groupby(of).sum()
+    counted = [series.select_counted() for series in batch]
+    group = np.repeat(np.arange(len(batch)), [len(arrays[0]) for arrays in counted])
+    columns = {i: np.concatenate([arrays[i] for arrays in counted]) for i in range(2)}
+    sums = pd.DataFrame(columns).groupby(group).sum()  # compensated: pandas carries along what a sum of floats loses
     return sums[0].tolist(), sums[1].tolist()

@@ -36,7 +36,7 @@ class Again:
         """By the names of their files, from what was explained and scored the first time."""
         return {
             "noise": named(first, self.explanations, self.rows, k, how.confidence),
-            "noise_metrics": valued(scores.table(self.rows), self.scores.frame(), order, how.min_instances),
+            "noise_metrics": valued(scores.select_frame(self.rows), self.scores.to_frame(), order, how.min_instances),
         }
 
 

@@ -1,7 +1,8 @@
-"""Every value of a run as it is, and as it would have been with other instances."""
+"""The values of all metrics and explainers, and their values in every resample of the instances."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,77 +10,78 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Bools, Floats, Ints
-from cfeval_cli.statistics.bootstrap import (
-    Bootstrap,
-    compute_resampled_sums,
-    divide_halves,
-)
+from cfeval_cli.statistics.bootstrap import Bootstrap, compute_resampled_sums, divide_halves
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.scores import MetricKey, Scores
 
 
 @dataclass(frozen=True)
 class ResampledValues:
-    """Values by row (metric and variant) and explainer."""
+    """Values by metric (with its variant) and explainer."""
 
-    rows: list[MetricKey]
-    better: list[str]  # of each row
-    roles: list[str]  # of each row: judged, truth or fact
-    notes: list[set[str]]  # of each row, why it lacks values
+    metrics: list[MetricKey]
+    better: list[str]  # of each metric
+    roles: list[str]  # of each metric: judged, truth or fact
+    notes: list[set[str]]  # of each metric, why it lacks values
     explainers: list[str]
-    rungs: Floats  # (E,) NaN for an explainer that is no rung of a ladder
-    controls: Bools  # (E,) explainers that name chance or the truth itself
-    values: Floats  # (1 + B, R, E): the real ones, then those of every resample
-    instances: Ints  # (R, E)
+    rungs: Floats  # (E,) NaN for an explainer that is no graded control
+    controls: Bools  # (E,) explainers that select features by chance or by the truth itself
+    values: Floats  # (1 + B, R, E): the values, then those of every resample
+    n_instances: Ints  # (R, E)
 
     @staticmethod
-    def of(scores: Scores, metrics: pd.DataFrame, how: Bootstrap) -> ResampledValues:
+    def compute(scores: Scores, summary: pd.DataFrame, bootstrap: Bootstrap) -> ResampledValues:
         """Resample all scores of a summary."""
-        by_row = metrics.groupby(["metric", "variant"], sort=False)
-        rows = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
-        wide = metrics.set_index(["metric", "variant", "explainer"])
-        explainers = list(dict.fromkeys(metrics["explainer"]))
-        value = wide["value"].unstack("explainer").reindex(index=pd.Index(rows), columns=explainers).to_numpy(float)
-        # an explainer at a time, so that its bits do not depend on which others there are
-        makers = [partial(scores.columns, name, rows) for name in explainers]
-        drawn = [divide_halves(total) for total in compute_resampled_sums(makers, scores.size, how.resamples, how.seed)]
-        values = np.stack(drawn, axis=-1)
+        by_metric = summary.groupby(["metric", "variant"], sort=False)
+        by_explainer = summary.groupby("explainer")
+        wide = summary.set_index(["metric", "variant", "explainer"])
+        metrics = list(dict.fromkeys(zip(summary["metric"], summary["variant"], strict=True)))
+        explainers = list(dict.fromkeys(summary["explainer"]))
+        value = wide["value"].unstack("explainer").reindex(index=pd.Index(metrics), columns=explainers)
+        n = wide["n"].unstack("explainer").reindex(index=pd.Index(metrics), columns=explainers)
+        observed = value.to_numpy(float)
+        # One matrix for each explainer, so that the bits of its values do not depend on the other explainers.
+        matrices = [partial(scores.stack_columns, name, metrics) for name in explainers]
+        sums = compute_resampled_sums(matrices, scores.n_instances, bootstrap.resamples, bootstrap.seed)
+        resampled = np.stack([divide_halves(total) for total in sums], axis=-1)
         return ResampledValues(
-            rows=rows,
-            better=by_row["better"].first().tolist(),
-            roles=by_row["role"].first().tolist(),
-            notes=[notes - {""} for notes in by_row["note"].agg(set)],
+            metrics=metrics,
+            better=by_metric["better"].first().tolist(),
+            roles=by_metric["role"].first().tolist(),
+            notes=[notes - {""} for notes in by_metric["note"].agg(set)],
             explainers=explainers,
-            rungs=metrics.groupby("explainer")["rung"].first().reindex(explainers).to_numpy(float),
-            controls=metrics.groupby("explainer")["control"].first().reindex(explainers).to_numpy(bool),
-            values=np.concatenate([value[None], np.where(np.isnan(value), np.nan, values)]),
-            instances=wide["n"].unstack("explainer").reindex(index=pd.Index(rows), columns=explainers).to_numpy(int),
+            rungs=by_explainer["rung"].first().reindex(explainers).to_numpy(float),
+            controls=by_explainer["control"].first().reindex(explainers).to_numpy(bool),
+            values=np.concatenate([observed[None], np.where(np.isnan(observed), np.nan, resampled)]),
+            n_instances=n.to_numpy(int),
         )
 
-    def without(self, cells: pd.DataFrame) -> ResampledValues:
-        """The same without the values of some metrics, variants and explainers."""
+    def drop(self, cells: pd.DataFrame) -> ResampledValues:
+        """Return the values without those of some metrics, variants and explainers."""
         values = self.values.copy()
         for metric, variant, explainer in cells[["metric", "variant", "explainer"]].itertuples(index=False, name=None):
-            values[:, self.rows.index((metric, variant)), self.explainers.index(explainer)] = np.nan
+            values[:, self.metrics.index((metric, variant)), self.explainers.index(explainer)] = np.nan
         return replace(self, values=values)
 
-    def first(self, resamples: int) -> ResampledValues:
-        """No more than the first so many resamples."""
-        return replace(self, values=self.values[: 1 + resamples])
+    def take_resamples(self, n_resamples: int) -> ResampledValues:
+        """Return the values of the first resamples only."""
+        return replace(self, values=self.values[: 1 + n_resamples])
 
-    def standing(self, rows: list[int], explainers: Ints, draws: slice) -> Floats:
-        """Ranks (b, r, e) of some explainers, 1 the best."""
-        values = self.values[draws][:, rows][:, :, explainers]
-        lower = np.array([self.better[row] == "lower" for row in rows], dtype=bool)
-        return compute_ranks(np.where(lower[:, None], values, -values), "lower")
+    def rank_explainers(self, metrics: Sequence[int], explainers: Ints, resamples: slice) -> Floats:
+        """Return the ranks (b, r, e) of some explainers by some metrics, 1 is best."""
+        values = self.values[resamples][:, metrics][:, :, explainers]
+        is_lower_better = np.array([self.better[metric] == "lower" for metric in metrics], dtype=bool)
+        return compute_ranks(np.where(is_lower_better[:, None], values, -values), "lower")
 
 
-def insert_intervals(metrics: pd.DataFrame, drawn: ResampledValues, how: Bootstrap) -> pd.DataFrame:
-    """The summary itself, to which interval and standard error are added behind each value."""
-    row = pd.MultiIndex.from_tuples(drawn.rows).get_indexer(pd.MultiIndex.from_frame(metrics[["metric", "variant"]]))
-    column = pd.Index(drawn.explainers).get_indexer(pd.Index(metrics["explainer"]))
-    place = list(metrics).index("value") + 1
-    spread = how.compute_interval(drawn.values[1:], drawn.instances >= how.min_instances)
-    for name, of in zip(("value_se", "value_high", "value_low"), reversed(spread), strict=True):
-        metrics.insert(place, name, of[row, column])
-    return metrics
+def insert_intervals(summary: pd.DataFrame, resampled: ResampledValues, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Insert interval and standard error behind each value of the summary, and return it."""
+    row = pd.MultiIndex.from_tuples(resampled.metrics).get_indexer(
+        pd.MultiIndex.from_frame(summary[["metric", "variant"]])
+    )
+    column = pd.Index(resampled.explainers).get_indexer(pd.Index(summary["explainer"]))
+    position = list(summary).index("value") + 1
+    intervals = bootstrap.compute_interval(resampled.values[1:], resampled.n_instances >= bootstrap.min_instances)
+    for name, ends in zip(("value_se", "value_high", "value_low"), reversed(intervals), strict=True):
+        summary.insert(position, name, ends[row, column])
+    return summary

@@ -1,8 +1,8 @@
-"""Scores by metric, variant and explainer: arrays, of which a slab of instances is read at a time."""
+"""Scores by metric, variant and explainer, as arrays of which some instances are read at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,180 +23,192 @@ class ScoreSeries:
 
     numerator: Floats
     denominator: Floats
-    places: Ints  # of its instances among all, ascending
-    common: Bools | None = None  # which of them all explainers cover; None: all
-    only: bool = False  # whether no others count
+    positions: Ints  # of its instances among all, ascending
+    is_common: Bools | None = None  # whether all explainers cover the instance; None: they cover all
+    common_only: bool = False  # whether only common instances count
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.positions)
 
     @property
-    def many(self) -> int:
-        """How many count."""
-        return len(self) if self.common is None or not self.only else int(self.common.sum())
+    def n_counted(self) -> int:
+        """The number of instances that count."""
+        return len(self) if self.is_common is None or not self.common_only else int(self.is_common.sum())
 
-    def sorted(self) -> ScoreSeries:
-        """By place; without a copy if it is so already, as parts of a run are."""
-        if (np.diff(self.places) > 0).all():
+    def sort(self) -> ScoreSeries:
+        """Return the series sorted by position; no copy if it is sorted already."""
+        if (np.diff(self.positions) > 0).all():
             return self
-        order = np.argsort(self.places, kind="stable")
-        return ScoreSeries(self.numerator[order], self.denominator[order], self.places[order])
+        order = np.argsort(self.positions, kind="stable")
+        return ScoreSeries(self.numerator[order], self.denominator[order], self.positions[order])
 
-    def counted(self, start: int = 0, stop: int | None = None) -> tuple[Floats, Floats, Ints]:
-        """Numerators, denominators and places of what counts, of the instances from one place to another."""
+    def select_counted(self, start: int = 0, stop: int | None = None) -> tuple[Floats, Floats, Ints]:
+        """Return numerators, denominators and positions of what counts, from one position to another."""
         part = slice(None)
         if stop is not None:
-            part = slice(*np.searchsorted(self.places, (start, stop)).tolist())
-        found = self.numerator[part], self.denominator[part], self.places[part]
-        if self.common is None or not self.only:
-            return found
-        mine = self.common[part]
-        return found[0][mine], found[1][mine], found[2][mine]
+            part = slice(*np.searchsorted(self.positions, (start, stop)).tolist())
+        arrays = self.numerator[part], self.denominator[part], self.positions[part]
+        if self.is_common is None or not self.common_only:
+            return arrays
+        mask = self.is_common[part]
+        return arrays[0][mask], arrays[1][mask], arrays[2][mask]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Numerator and denominator by row (metric and variant), explainer and instance."""
+    """The scores of a run."""
 
-    parts: Mapping[ScoreKey, ScoreSeries]  # in the order of scores.parquet
+    series: Mapping[ScoreKey, ScoreSeries]  # in the order of scores.parquet
     ids: Ints  # (N,) of the instances
-    scratch: Scratch = field(default_factory=Scratch)  # where what grows with them is put aside
+    scratch: Scratch = field(default_factory=Scratch)  # where large arrays are kept
 
     @property
-    def size(self) -> int:
-        """Instances."""
+    def n_instances(self) -> int:
+        """The number of instances."""
         return len(self.ids)
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts.values()))
+        return sum(map(len, self.series.values()))
 
     @staticmethod
-    def of(frame: pd.DataFrame | Scores) -> Scores:
-        """From a table like scores.parquet; the instances are numbered in the order of a part that has all of them."""
-        if isinstance(frame, Scores):
-            return frame
+    def from_frame(frame: pd.DataFrame) -> Scores:
+        """Return the scores of a table like scores.parquet.
+
+        The positions of the instances are their order in a series that has all of them, or else that of their ids.
+        """
         labels = [frame[name].astype("category").cat for name in ("metric", "variant", "explainer")]
         names, codes = [label.categories.tolist() for label in labels], [label.codes.to_numpy() for label in labels]
         key = np.zeros(len(frame), dtype=np.int64)
-        for some, code in zip(names, codes, strict=True):
-            key = key * len(some) + code
+        for categories, code in zip(names, codes, strict=True):
+            key = key * len(categories) + code
         starts = np.flatnonzero(np.diff(key, prepend=-1))
         ids = frame["instance"].to_numpy()
-        if len(starts) > len(pd.unique(key)):  # parts are in pieces
-            return Scores.of(frame.iloc[np.lexsort((ids, key))])
+        is_scattered = len(starts) > len(pd.unique(key))
+        if is_scattered:
+            return Scores.from_frame(frame.iloc[np.lexsort((ids, key))])
         numerator, denominator = (frame[name].to_numpy(float) for name in ("numerator", "denominator"))
         spans = list(zip(starts.tolist(), [*starts[1:].tolist(), len(key)], strict=True))
         longest = slice(*max(spans, key=lambda span: span[1] - span[0], default=(0, 0)))
-        everyone = pd.Index(ids[longest])  # coverage, if nothing else, is told of all
-        if len(everyone) < len(pd.unique(ids)):
-            everyone = pd.Index(np.sort(pd.unique(ids)))
-        parts, last = {}, (ids[:0], ids[:0])
+        all_ids = pd.Index(ids[longest])  # coverage, if no other metric, has a score for each instance
+        if len(all_ids) < len(pd.unique(ids)):
+            all_ids = pd.Index(np.sort(pd.unique(ids)))
+        series, last_ids, positions = {}, ids[:0], ids[:0]
         for start, end in spans:
-            metric, variant, explainer = (some[code[start]] for some, code in zip(names, codes, strict=True))
-            if not np.array_equal(last[0], ids[start:end]):  # mostly the same instances as in the part before
-                last = (ids[start:end], everyone.get_indexer(pd.Index(ids[start:end])))
-            part = ScoreSeries(numerator[start:end], denominator[start:end], last[1])
-            parts[(metric, variant), explainer] = part.sorted()
-        return Scores(parts, everyone.to_numpy())
+            metric, variant, explainer = (
+                categories[code[start]] for categories, code in zip(names, codes, strict=True)
+            )
+            if not np.array_equal(last_ids, ids[start:end]):  # most series have the instances of the one before
+                last_ids = ids[start:end]
+                positions = all_ids.get_indexer(pd.Index(last_ids))
+            part = ScoreSeries(numerator[start:end], denominator[start:end], positions)
+            series[(metric, variant), explainer] = part.sort()
+        return Scores(series, all_ids.to_numpy())
 
-    def marked(self, common: Mapping[ScoreKey, Bools]) -> Scores:
-        """The same, with what is common where not all are."""
-        return replace(self, parts={key: replace(part, common=common.get(key)) for key, part in self.parts.items()})
+    def with_common(self, common: Mapping[ScoreKey, Bools]) -> Scores:
+        """Return the scores with the instances that all explainers cover, of the series that have others too."""
+        return replace(
+            self, series={key: replace(part, is_common=common.get(key)) for key, part in self.series.items()}
+        )
 
-    @property
-    def shared(self) -> Scores | None:
-        """Those that are common only, among the instances that have any; None if all are."""
-        if all(part.common is None for part in self.parts.values()):
+    def select_common(self) -> Scores | None:
+        """Return the scores of common instances only; None if all are common."""
+        if all(part.is_common is None for part in self.series.values()):
             return None
-        return replace(self, parts={key: replace(part, only=True) for key, part in self.parts.items()}).numbered()
+        series = {key: replace(part, common_only=True) for key, part in self.series.items()}
+        return replace(self, series=series).drop_unscored_instances()
 
-    def numbered(self) -> Scores:
-        """The same among the instances that have any score that counts: the others are nobody's."""
-        if any(part.many == self.size for part in self.parts.values()):
+    def drop_unscored_instances(self) -> Scores:
+        """Return the scores among the instances that have any score that counts."""
+        if any(part.n_counted == self.n_instances for part in self.series.values()):
             return self
-        there = np.zeros(self.size, dtype=bool)
-        for part in self.parts.values():
-            there[part.counted()[2]] = True
-        if there.all():
+        is_scored = np.zeros(self.n_instances, dtype=bool)
+        for part in self.series.values():
+            is_scored[part.select_counted()[2]] = True
+        if is_scored.all():
             return self
-        place = np.maximum(np.cumsum(there) - 1, 0)
-        moved = {id(part.places): place[part.places] for part in self.parts.values()}  # which parts share
-        parts = {key: replace(part, places=moved[id(part.places)]) for key, part in self.parts.items()}
-        return replace(self, parts=parts, ids=self.ids[there])
+        new_positions = np.maximum(np.cumsum(is_scored) - 1, 0)
+        # Series share their arrays of positions.
+        moved = {id(part.positions): new_positions[part.positions] for part in self.series.values()}
+        series = {key: replace(part, positions=moved[id(part.positions)]) for key, part in self.series.items()}
+        return replace(self, series=series, ids=self.ids[is_scored])
 
-    def without(self, cells: pd.DataFrame) -> Scores:
-        """The same without some metrics, variants and explainers."""
-        gone = set(cells[["metric", "variant", "explainer"]].itertuples(index=False, name=None))
-        kept = {key: part for key, part in self.parts.items() if (*key[0], key[1]) not in gone}
-        return replace(self, parts=kept)
+    def drop(self, cells: pd.DataFrame) -> Scores:
+        """Return the scores without some metrics, variants and explainers."""
+        dropped = set(cells[["metric", "variant", "explainer"]].itertuples(index=False, name=None))
+        series = {key: part for key, part in self.series.items() if (*key[0], key[1]) not in dropped}
+        return replace(self, series=series)
 
-    def columns(self, explainer: str, rows: list[MetricKey], some: slice = slice(None)) -> Floats:
-        """Numerators, then denominators (n, 2R) of one explainer for some instances, zero where it has no score."""
-        start, stop, _ = some.indices(self.size)
-        both = np.zeros((2, len(rows), stop - start))
-        for place, row in enumerate(rows):
-            part = self.parts.get((row, explainer))
-            if part is not None:
-                numerator, denominator, places = part.counted(start, stop)
-                both[0, place, places - start], both[1, place, places - start] = numerator, denominator
+    def stack_columns(self, explainer: str, metrics: Sequence[MetricKey], part: slice = slice(None)) -> Floats:
+        """Return numerators, then denominators (n, 2R) of one explainer on some instances; zero without a score."""
+        start, stop, _ = part.indices(self.n_instances)
+        columns = np.zeros((2, len(metrics), stop - start))
+        for i, metric in enumerate(metrics):
+            series = self.series.get((metric, explainer))
+            if series is not None:
+                numerator, denominator, positions = series.select_counted(start, stop)
+                columns[0, i, positions - start], columns[1, i, positions - start] = numerator, denominator
         self.scratch.release()
-        return both.reshape(2 * len(rows), stop - start).T
+        return columns.reshape(2 * len(metrics), stop - start).T
 
-    def values(self, start: int, stop: int, rows: list[MetricKey], explainers: list[str]) -> Floats:
-        """The score (n, R, E) of some instances, each by itself; NaN where there is none."""
-        result = np.full((min(stop, self.size) - start, len(rows), len(explainers)), np.nan)
-        for i, row in enumerate(rows):
+    def compute_values(self, start: int, stop: int, metrics: Sequence[MetricKey], explainers: Sequence[str]) -> Floats:
+        """Return the score (n, R, E) of each instance from one position to another; NaN where there is none."""
+        values = np.full((min(stop, self.n_instances) - start, len(metrics), len(explainers)), np.nan)
+        for i, metric in enumerate(metrics):
             for j, explainer in enumerate(explainers):
-                part = self.parts.get((row, explainer))
-                if part is not None:
-                    numerator, denominator, places = part.counted(start, stop)
-                    ratio = np.full(len(places), np.nan)
+                series = self.series.get((metric, explainer))
+                if series is not None:
+                    numerator, denominator, positions = series.select_counted(start, stop)
+                    ratio = np.full(len(positions), np.nan)
                     np.divide(numerator, denominator, out=ratio, where=denominator != 0)
-                    result[places - start, i, j] = ratio
+                    values[positions - start, i, j] = ratio
         self.scratch.release()
-        return result
+        return values
 
-    def frame(self, start: int = 0, stop: int | None = None) -> pd.DataFrame:
-        """Rows of scores.parquet, from one to another."""
-        found, before = {}, 0
-        for key, part in self.parts.items():
-            first = min(max(0, start - before), len(part))
-            last = len(part) if stop is None else min(max(0, stop - before), len(part))
-            before += len(part)
-            found[key] = slice(first, last)
-        return self._table(found)
+    def to_frame(self, start: int = 0, stop: int | None = None) -> pd.DataFrame:
+        """Return rows of scores.parquet, from one to another."""
+        parts, before = {}, 0
+        for key, series in self.series.items():
+            first = min(max(0, start - before), len(series))
+            last = len(series) if stop is None else min(max(0, stop - before), len(series))
+            before += len(series)
+            parts[key] = slice(first, last)
+        return self._build_frame(parts)
 
-    def table(self, some: Ints) -> pd.DataFrame:
-        """The same, of some instances, by their places."""
-        return self._table({key: np.flatnonzero(np.isin(part.places, some)) for key, part in self.parts.items()})
+    def select_frame(self, positions: Ints) -> pd.DataFrame:
+        """Return the rows of scores.parquet of some instances, given by their positions."""
+        return self._build_frame(
+            {key: np.flatnonzero(np.isin(series.positions, positions)) for key, series in self.series.items()}
+        )
 
-    def _table(self, chosen: Mapping[ScoreKey, slice | Ints]) -> pd.DataFrame:
+    def _build_frame(self, parts: Mapping[ScoreKey, slice | Ints]) -> pd.DataFrame:
         columns: dict[str, list[NDArray[Any]]] = {
             "instance": [np.zeros(0, dtype=np.int64)], "numerator": [np.zeros(0)], "denominator": [np.zeros(0)],
             "common": [np.zeros(0, dtype=bool)],
         }  # fmt: skip
-        for key, some in chosen.items():
-            part = self.parts[key]
-            places = part.places[some]
-            columns["instance"].append(self.ids[places])
-            columns["numerator"].append(part.numerator[some])
-            columns["denominator"].append(part.denominator[some])
-            columns["common"].append(np.ones(len(places), dtype=bool) if part.common is None else part.common[some])
-            if not isinstance(some, slice):  # of scattered rows, which bring all that lies near them into memory
+        for key, part in parts.items():
+            series = self.series[key]
+            positions = series.positions[part]
+            columns["instance"].append(self.ids[positions])
+            columns["numerator"].append(series.numerator[part])
+            columns["denominator"].append(series.denominator[part])
+            columns["common"].append(
+                np.ones(len(positions), dtype=bool) if series.is_common is None else series.is_common[part]
+            )
+            if not isinstance(part, slice):  # scattered rows bring all that lies near them into memory
                 self.scratch.release()
-        sizes = [len(part) for part in columns["instance"][1:]]
+        sizes = [len(ids) for ids in columns["instance"][1:]]
 
-        def column(labels: list[str]) -> pd.Categorical[str]:
-            names = list(dict.fromkeys(labels))
-            codes = np.array([names.index(label) for label in labels], dtype=np.int16)
-            return pd.Categorical.from_codes(np.repeat(codes, sizes), pd.Index(names))
+        def repeat(labels: list[str]) -> pd.Categorical[str]:
+            categories = list(dict.fromkeys(labels))
+            codes = np.array([categories.index(label) for label in labels], dtype=np.int16)
+            return pd.Categorical.from_codes(np.repeat(codes, sizes), pd.Index(categories))
 
-        told = pd.DataFrame(
+        frame = pd.DataFrame(
             {
                 "instance": np.concatenate(columns["instance"]),
-                "explainer": column([name for _, name in chosen]),
-                "metric": column([row[0] for row, _ in chosen]),
-                "variant": column([row[1] for row, _ in chosen]),
+                "explainer": repeat([name for _, name in parts]),
+                "metric": repeat([metric for (metric, _), _ in parts]),
+                "variant": repeat([variant for (_, variant), _ in parts]),
                 "numerator": np.concatenate(columns["numerator"]),
                 "denominator": np.concatenate(columns["denominator"]),
                 "common": np.concatenate(columns["common"]),
@@ -204,4 +216,4 @@ class Scores:
             copy=False,
         )
         self.scratch.release()
-        return told
+        return frame

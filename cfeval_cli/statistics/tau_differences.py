@@ -1,4 +1,4 @@
-"""Which metric is really closer to the truth than which: paired differences, with Holm's correction."""
+"""Paired differences between the correlations of two metrics with a truth, with Holm's correction."""
 
 from __future__ import annotations
 
@@ -14,74 +14,77 @@ from cfeval_cli.statistics.correlation import GRADED, RankCorrelations
 from cfeval_cli.statistics.hypothesis_tests import adjust_holm, compute_bootstrap_p_values
 from cfeval_cli.statistics.resampled_values import ResampledValues
 
-_FEW = 16  # pairs whose resamples are looked at together: so many stay in the processor's own memory
-_FIGURES = ("difference", "low", "high", "p", "p_holm", "same")
+_VALUE_COLUMNS = ("difference", "low", "high", "p", "p_holm", "same")
 COLUMNS = [
-    "family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant", *_FIGURES,
+    "family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant", *_VALUE_COLUMNS,
 ]  # fmt: skip
+
+_PAIRS_PER_BLOCK = 16  # of metrics, whose resamples stay in the processor's cache
 
 
 def tabulate_tau_differences(
-    agreements: Sequence[RankCorrelations], drawn: ResampledValues, how: Bootstrap
+    correlations: Sequence[RankCorrelations], resampled: ResampledValues, bootstrap: Bootstrap
 ) -> Iterator[dict[str, Any]]:
-    """Rows of differences.csv: for every two metrics, the difference of their τ, by subset of the explainers.
+    """Yield rows of differences.csv: for every two metrics, the difference of their τ, by subset of the explainers.
 
     The metric with the larger τ over all explainers, the first of the subsets, comes first in the rows of each subset.
-    Not for a ladder: a resample is noisier than the sample, so that among many close explainers τ* is too small, the
-    more so the noisier the metric is, and two metrics that both tend to 1 would seem to differ.
+    Graded controls have no rows: a resample is noisier than the sample, so that among many close explainers τ* is too
+    small, the more so the noisier the metric is, and two metrics that both tend to 1 would seem to differ.
     """
-    family = agreements[0].family
-    if not how.resamples or family.name == GRADED:
+    family = correlations[0].family
+    if not bootstrap.resamples or family.name == GRADED:
         return
-    rows = [drawn.rows[row] for row in family.judged]
-    for t, truth in enumerate(family.truths):
-        tau = agreements[0].tau[0, :, t]
+    metrics = [resampled.metrics[metric] for metric in family.judged]
+    for t, reference in enumerate(family.references):
+        tau = correlations[0].tau[0, :, t]
         defined = np.flatnonzero(~np.isnan(tau))
         pairs = np.array(
             [(a, b) if tau[a] >= tau[b] else (b, a) for a, b in combinations(defined.tolist(), 2)], dtype=int
         )
         if not len(pairs):
             continue
-        for one in agreements:
-            figures = dict(zip(_FIGURES, _compared(one, t, pairs, how), strict=True))
+        for part in correlations:
+            values = dict(zip(_VALUE_COLUMNS, _compare_pairs(part, t, pairs, bootstrap), strict=True))
             for i, (a, b) in enumerate(pairs.tolist()):
                 yield {
-                    "family": family.name, "truth": truth.name, "agreement": truth.agreement,
-                    "subset": one.family.subset,
-                    "metric": rows[a][0], "variant": rows[a][1], "than_metric": rows[b][0], "than_variant": rows[b][1],
-                    **{name: of[i] for name, of in figures.items()},
+                    "family": family.name, "truth": reference.name, "agreement": reference.agreement,
+                    "subset": part.family.subset, "metric": metrics[a][0], "variant": metrics[a][1],
+                    "than_metric": metrics[b][0], "than_variant": metrics[b][1],
+                    **{name: array[i] for name, array in values.items()},
                 }  # fmt: skip
 
 
-def _compared(found: RankCorrelations, t: int, pairs: Ints, how: Bootstrap) -> tuple[Floats | Bools, ...]:
-    """For each pair of metrics: the gap between their τ with one truth, its interval, p, p after Holm, whether none.
+def _compare_pairs(
+    correlations: RankCorrelations, t: int, pairs: Ints, bootstrap: Bootstrap
+) -> tuple[Floats | Bools, ...]:
+    """Return for each pair of metrics the difference of their τ, its interval, p, p after Holm, and whether it is zero.
 
-    Two τ over unlike explainers, or from too few instances for an interval, have no gap.
+    Two τ over different explainers, or from too few instances for an interval, have no difference.
     """
-    tau, there, (first, second) = found.tau[:, :, t], found.there[:, t], pairs.T
-    unlike = (there[first] != there[second]).any(axis=1)
-    few = ~(found.enough[first, t] & found.enough[second, t])
-    gap = np.where(unlike | few, np.nan, tau[0, first] - tau[0, second])
-    absent = np.isnan(gap)
+    tau, is_ranked, (first, second) = correlations.tau[:, :, t], correlations.is_ranked[:, t], pairs.T
+    ranks_others = (is_ranked[first] != is_ranked[second]).any(axis=1)
+    is_insufficient = ~(correlations.is_sufficient[first, t] & correlations.is_sufficient[second, t])
+    difference = np.where(ranks_others | is_insufficient, np.nan, tau[0, first] - tau[0, second])
+    is_absent = np.isnan(difference)
     low, high, p = np.full((3, len(pairs)), np.nan)
-    drawn = np.ascontiguousarray(tau[1:].T)
-    known = np.flatnonzero(~absent)
-    for some in (known[start : start + _FEW] for start in range(0, len(known), _FEW)):
-        gaps = (drawn[first[some]] - drawn[second[some]]).T
-        low[some], high[some] = compute_percentile_interval(gaps, how.confidence)
-        p[some] = compute_bootstrap_p_values(gaps)
-    twin = find_identical_metrics(np.concatenate([tau, there.T]))
-    same = ~absent & (twin[first] == twin[second])
-    # metrics that agree in every resample are one hypothesis, not several
-    of = [frozenset(pair) for pair in zip(twin[first].tolist(), twin[second].tolist(), strict=True)]
-    hypotheses = {of[i]: i for i in np.flatnonzero(~same & ~np.isnan(p)).tolist()}
-    adjusted = dict(zip(hypotheses, adjust_holm(p[list(hypotheses.values())]), strict=True))
-    p_holm = np.where(absent, np.nan, [adjusted.get(one, 1.0) for one in of])
-    return gap, low, high, p, p_holm, same
+    resampled = np.ascontiguousarray(tau[1:].T)
+    compared = np.flatnonzero(~is_absent)
+    for block in (compared[start : start + _PAIRS_PER_BLOCK] for start in range(0, len(compared), _PAIRS_PER_BLOCK)):
+        differences = (resampled[first[block]] - resampled[second[block]]).T
+        low[block], high[block] = compute_percentile_interval(differences, bootstrap.confidence)
+        p[block] = compute_bootstrap_p_values(differences)
+    group = find_identical_metrics(np.concatenate([tau, is_ranked.T]))
+    is_same = ~is_absent & (group[first] == group[second])
+    # Metrics with the same τ in every resample are one hypothesis, not several.
+    hypotheses = [frozenset(pair) for pair in zip(group[first].tolist(), group[second].tolist(), strict=True)]
+    tested = {hypotheses[i]: i for i in np.flatnonzero(~is_same & ~np.isnan(p)).tolist()}
+    adjusted = dict(zip(tested, adjust_holm(p[list(tested.values())]), strict=True))
+    p_holm = np.where(is_absent, np.nan, [adjusted.get(hypothesis, 1.0) for hypothesis in hypotheses])
+    return difference, low, high, p, p_holm, is_same
 
 
 def find_identical_metrics(tau: Floats) -> Ints:
-    """For each metric the first one that has the same τ (1 + B, J) in every resample."""
+    """Return for each metric the first one that has the same τ (1 + B, J) in every resample."""
     first: dict[bytes, int] = {}
-    columns = np.ascontiguousarray(np.nan_to_num(tau, nan=-9.0).T) + 0.0  # no -0
-    return np.array([first.setdefault(column.tobytes(), place) for place, column in enumerate(columns)])
+    columns = np.ascontiguousarray(np.nan_to_num(tau, nan=-9.0).T) + 0.0  # turns -0 into 0
+    return np.array([first.setdefault(column.tobytes(), i) for i, column in enumerate(columns)])

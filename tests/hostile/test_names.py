@@ -198,7 +198,7 @@ def test_names_in_figures_are_text():
     metrics = {key: metric.model_copy(update={"title": name}) for key, metric in RUN.metrics.items()}
     record = change_record(RUN, data={"name": name}, explainers=dict.fromkeys(RUN.explainers, name), metrics=metrics)
     scores, order = build(4, n=30)
-    findings = compute_findings(Scores.of(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
+    findings = compute_findings(Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
     figures = list(plots.draw_plots(findings, COSTS, record).values())
     for figure in figures:
         xml.etree.ElementTree.fromstring(figure.render("svg"))  # whole, without control characters

@@ -65,7 +65,7 @@ def test_truth_shares_are_means_over_all_instances_and_over_those_whose_sets_dif
     # one feature each, so that all sets of an instance differ
     features = np.concatenate([np.arange(size) for size in sizes])[:, None]
     made = Pool(member, features, {goal: (n, d)}, {"signed": truth})
-    line = FeatureSetBounds(made, [goal], np.arange(len(sizes)), True).table().iloc[0]
+    line = FeatureSetBounds(made, [goal], np.arange(len(sizes)), True).tabulate().iloc[0]
     ranges = [np.flatnonzero(member == i) for i in range(len(sizes))]
     ratios = {choice: n[list(choice)].sum() / d[list(choice)].sum() for choice in product(*ranges)}
     extreme = (max if better == "higher" else min)(ratios.values())
@@ -132,7 +132,7 @@ def test_all_sets_are_tried_and_scored_as_written_out(seed, k):
     able = [i for i, row in enumerate(dataset.test.codes) if (row != ABSENT).sum() >= k]
     assert found.exact and found.instances.tolist() == able
     assert len(found.pool.member) == len({key for key in hand if key[0] in able})
-    table = found.table().set_index(["metric", "variant"])
+    table = found.tabulate().set_index(["metric", "variant"])
     sets = {(i, frozenset(features)) for i, features in hand if i in able}
     assert (table["sets"] == len(sets)).all()  # whatever the order
     best = {i: max(score[0] for (row, _), score in hand.items() if row == i) for i in able}
@@ -167,11 +167,11 @@ def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
     model = make_linear(dataset, seed=4)
     fixed = ("k=2", "removal=[zero,mask]", "metric=paper")  # what others have is drawn otherwise for texts
     done = context(dataset, model, *fixed)
-    truth = compute_bounds(done, truths(done), lambda _: None).table()
+    truth = compute_bounds(done, truths(done), lambda _: None).tabulate()
     text = context(dataset, model, *fixed)
     object.__setattr__(text.dataset, "kind", "text")  # pairs are enumerated for tables only
     found = compute_bounds(text, truths(text), lambda _: None)
-    greedy = found.table()
+    greedy = found.tabulate()
     assert not found.exact and set(greedy["method"]) == {"greedy"} and set(truth["method"]) == {"enumerated"}
     assert len(found.pool.member) < 12 * 20  # of the 20 ordered pairs of an instance
     for one, two in zip(truth.itertuples(), greedy.itertuples(), strict=True):
@@ -192,9 +192,9 @@ def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
     assert len(compute_bounds(context(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 pairs each
     whole = context(dataset, model)
     monkeypatch.setattr(bounds, "_MOST", 1 << 19)
-    expected = compute_bounds(whole, truths(whole), lambda _: None).table()
+    expected = compute_bounds(whole, truths(whole), lambda _: None).tabulate()
     monkeypatch.setattr(bounds, "_CHUNK", 7)
-    pd.testing.assert_frame_equal(compute_bounds(whole, truths(whole), lambda _: None).table(), expected)
+    pd.testing.assert_frame_equal(compute_bounds(whole, truths(whole), lambda _: None).tabulate(), expected)
 
 
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)

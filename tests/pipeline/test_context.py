@@ -214,6 +214,6 @@ def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_sam
     for level, found in edits.items():
         again = second.edits["lr"][level]
         assert (again.codes == found.codes[rows]).all() and (again.distance == found.distance[rows]).all()
-    assert set(second.scores.frame()["instance"]) == set(context.instances.ids[rows].tolist())
-    assert set(second.scores.frame()["explainer"]) == {"random", "lr"}
+    assert set(second.scores.to_frame()["instance"]) == set(context.instances.ids[rows].tolist())
+    assert set(second.scores.to_frame()["explainer"]) == {"random", "lr"}
     assert part.ledger.rows["search"] > 0

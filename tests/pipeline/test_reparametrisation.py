@@ -78,7 +78,7 @@ def ran(dataset, model, *overrides):
 
 def values(run):
     """(metric, variant, explainer): value, from the scores alone."""
-    groups = run.scores.frame().groupby(["metric", "variant", "explainer"], observed=True)
+    groups = run.scores.to_frame().groupby(["metric", "variant", "explainer"], observed=True)
     sums = groups[["numerator", "denominator"]].sum()
     return (sums["numerator"] / sums["denominator"]).where(sums["denominator"] != 0).to_dict()
 
@@ -122,9 +122,9 @@ def test_values_and_ranges_are_those_of_runs_made_anew(dataset, dim, settings, c
     found = run.found()
     changes = run.context.model.list_changes(padded=dataset.padded)
     expected = {TOGETHER, *changes} if len(changes) > 1 else set(changes)
-    assert set(found.changed) == expected and found.instances == len(dataset.test)
+    assert set(found.changed) == expected and found.n_instances == len(dataset.test)
     base = values(run)
-    for (i, row), (j, name) in ((a, b) for a in enumerate(found.rows) for b in enumerate(found.explainers)):
+    for (i, row), (j, name) in ((a, b) for a in enumerate(found.metrics) for b in enumerate(found.explainers)):
         assert found.values[i, j] == pytest.approx(base.get((*row, name), np.nan), rel=close, abs=close, nan_ok=True)
     table = run.of(found).invariance.set_index(["metric", "variant", "truth", "agreement"])
     lows, highs = table["tau"].copy(), table["tau"].copy()
@@ -133,7 +133,7 @@ def test_values_and_ranges_are_those_of_runs_made_anew(dataset, dim, settings, c
         for number, one in enumerate(tables):
             again = made_anew(run, changes if name == TOGETHER else [name], number)
             anew = values(again)
-            for i, row in enumerate(found.rows):
+            for i, row in enumerate(found.metrics):
                 if row[0] == "converged":  # which says how the search went, and is not searched again
                     continue
                 mine = [anew.get((*row, explainer), np.nan) for explainer in found.explainers]
@@ -150,10 +150,10 @@ def test_explainers_that_are_compared_on_common_instances_are_so_here():
     run = ran(TEXT, random_linear(TEXT, 7, 8), "k=2", "search=exact")
     covered = np.logical_and.reduce([(features != -1).any(axis=1) for features in run.chosen.values()])
     found = run.found()
-    assert found.instances == covered.sum() < N
-    scores = run.scores.table(np.flatnonzero(covered))
+    assert found.n_instances == covered.sum() < N
+    scores = run.scores.select_frame(np.flatnonzero(covered))
     sums = scores.groupby(["metric", "variant", "explainer"], observed=True)[["numerator", "denominator"]].sum()
-    for (i, row), (j, name) in ((a, b) for a in enumerate(found.rows) for b in enumerate(found.explainers)):
+    for (i, row), (j, name) in ((a, b) for a in enumerate(found.metrics) for b in enumerate(found.explainers)):
         if row[0] in ("c", "validity", "comprehensiveness") and (*row, name) in sums.index:
             n, d = sums.loc[(*row, name)]
             assert found.values[i, j] == pytest.approx(n / d)
@@ -165,7 +165,7 @@ def moved(found):
     apart = {
         name: ~np.isclose(values, found.values, rtol=1e-9, atol=1e-9, equal_nan=True) for name, values in alone.items()
     }
-    return {row: {name for name, gap in apart.items() if gap[:, i].any()} for i, row in enumerate(found.rows)}
+    return {row: {name for name, gap in apart.items() if gap[:, i].any()} for i, row in enumerate(found.metrics)}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -234,11 +234,11 @@ def test_a_large_run_is_sampled_with_the_seed_and_told_so(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 5, 4), "k=2", "incomplete=skip")
     monkeypatch.setattr(reparametrisation, "_MOST", 15)
     one, two = run.found(), run.found()
-    assert one.instances == 15 and (one.values == two.values).all()
+    assert one.n_instances == 15 and (one.values == two.values).all()
     assert all((one.changed[name] == two.changed[name]).all() for name in one.changed)
     sample = make_stream(0, "reparametrisation.instances").choice(N, 15, replace=False)
-    expected = values(replace(run, scores=Scores.of(run.scores.table(sample))))
-    for i, row in enumerate(one.rows):
+    expected = values(replace(run, scores=Scores.from_frame(run.scores.select_frame(sample))))
+    for i, row in enumerate(one.metrics):
         mine = [expected.get((*row, name), np.nan) for name in one.explainers]
         assert one.values[i] == pytest.approx(mine, nan_ok=True)
 
@@ -248,10 +248,10 @@ def test_searches_that_have_to_be_repeated_are_fewer(monkeypatch):
     monkeypatch.setattr(reparametrisation, "_FEW", 12)
     monkeypatch.setattr(reparametrisation, "_SEARCHES", 2)
     found = run.found()
-    assert found.instances == 12 and {len(values) for values in found.changed.values()} == {2}
+    assert found.n_instances == 12 and {len(values) for values in found.changed.values()} == {2}
     for settings in (["search=exact"], ["search.pick=largest_drop"]):
         found = ran(TABLE, random_linear(TABLE, 5, 4), *settings, "reparametrisations=5").found()
-        assert found.instances == N and {len(values) for values in found.changed.values()} == {5}
+        assert found.n_instances == N and {len(values) for values in found.changed.values()} == {5}
 
 
 def test_distances_that_take_long_to_prepare_are_drawn_less_often(monkeypatch):
@@ -284,8 +284,8 @@ def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
              for name, done in run.explained.items()}  # fmt: skip
     nobody = searched(run.context, named)
     found = nobody.found()
-    assert all(np.isnan(found.values[i]).all() for i, row in enumerate(found.rows) if row[0] != "coverage")
-    assert not found.moved().any() and nobody.of(found).invariance.empty
+    assert all(np.isnan(found.values[i]).all() for i, row in enumerate(found.metrics) if row[0] != "coverage")
+    assert not found.find_moved().any() and nobody.of(found).invariance.empty
     one = searched(run.context, {**named, "omission": run.explained["omission"]})
     moves = one.of(one.found()).metrics.set_index(["metric", "variant", "explainer"])["moves"]
     assert moves["c", "probability", "omission"] is True and moves["c", "probability", "lr"] is None

@@ -47,18 +47,18 @@ def test_slabs_of_any_size_give_the_same_scores_remarks_and_costs(monkeypatch, s
     whole, order, context = scored(silent)
     assert order["method"].str.contains("on a sample of").any()
     assert not (order["method"] + order["remark"]).str.contains("{", regex=False).any()
-    assert len(whole) == len(whole.frame()) > 0 and (whole.ids == DATASET.test.ids).all()
+    assert len(whole) == len(whole.to_frame()) > 0 and (whole.ids == DATASET.test.ids).all()
     for size in sizes:
         monkeypatch.setattr(scratch, "_SLAB", size)
         parts, rows, by_slabs = scored(silent)
-        pd.testing.assert_frame_equal(parts.frame(), whole.frame(), check_exact=True)
+        pd.testing.assert_frame_equal(parts.to_frame(), whole.to_frame(), check_exact=True)
         pd.testing.assert_frame_equal(rows, order, check_exact=True)
         assert by_slabs.ledger.rows == context.ledger.rows
-        pieces = pd.concat([parts.frame(start, start + 100) for start in range(0, len(parts), 100)])
-        pd.testing.assert_frame_equal(pieces.reset_index(drop=True), whole.frame(), check_exact=True)
+        pieces = pd.concat([parts.to_frame(start, start + 100) for start in range(0, len(parts), 100)])
+        pd.testing.assert_frame_equal(pieces.reset_index(drop=True), whole.to_frame(), check_exact=True)
         some = np.array([0, 8, 21])
-        mine = whole.frame()[whole.frame()["instance"].isin(whole.ids[some])].reset_index(drop=True)
-        pd.testing.assert_frame_equal(parts.table(some), mine, check_exact=True)
+        mine = whole.to_frame()[whole.to_frame()["instance"].isin(whole.ids[some])].reset_index(drop=True)
+        pd.testing.assert_frame_equal(parts.select_frame(some), mine, check_exact=True)
 
 
 def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there_are(monkeypatch):

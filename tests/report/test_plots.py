@@ -35,7 +35,7 @@ def drawn(rungs=False):
     scores, order = build(4, n=30, controls=("d",))
     if rungs:
         order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    findings = compute_findings(Scores.of(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
+    findings = compute_findings(Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
     return findings, plots.draw_plots(findings, COSTS, RUN)
 
 

@@ -44,12 +44,12 @@ def build(seed, n=5, gaps=False, controls=()):
 
 def summarise(scores, order):
     """The summary of a table of scores."""
-    return metric_summary.summarise_scores(Scores.of(scores), order)
+    return metric_summary.summarise_scores(Scores.from_frame(scores), order)
 
 
 def conclude(scores, *more, **others):
     """All that follows from a table of scores."""
-    return findings.compute_findings(Scores.of(scores), *more, **others)
+    return findings.compute_findings(Scores.from_frame(scores), *more, **others)
 
 
 def drawn_rows(scores, resamples, seed):

@@ -91,9 +91,9 @@ def test_resampled_values_are_ratios_of_sums_over_the_same_draws_for_all(seed):
     scores, order = build(seed, gaps=True)
     metrics = summarise(scores, order)
     how = Bootstrap(seed, resamples=12, confidence=0.8, min_instances=1)
-    drawn = ResampledValues.of(Scores.of(scores), metrics, how)
+    drawn = ResampledValues.compute(Scores.from_frame(scores), metrics, how)
     for number, chosen in enumerate(drawn_rows(scores, 12, seed), 1):
-        for row, (metric, variant) in enumerate(drawn.rows):
+        for row, (metric, variant) in enumerate(drawn.metrics):
             for column, explainer in enumerate(EXPLAINERS):
                 mine = [chosen[i].get((metric, variant, explainer), (0.0, 0.0)) for i in range(len(chosen))]
                 above, below = sum(n for n, _ in mine), sum(d for _, d in mine)
@@ -103,7 +103,7 @@ def test_resampled_values_are_ratios_of_sums_over_the_same_draws_for_all(seed):
                 assert drawn.values[number, row, column] == pytest.approx(expected, nan_ok=True)
     table = insert_intervals(metrics, drawn, how)
     line = table[(table["metric"] == "c") & (table["explainer"] == "b")].iloc[0]
-    mine = drawn.values[1:, drawn.rows.index(("c", "label")), 1]
+    mine = drawn.values[1:, drawn.metrics.index(("c", "label")), 1]
     mine = mine[~np.isnan(mine)]
     assert (line["value_low"], line["value_high"]) == pytest.approx(tuple(np.quantile(mine, [0.1, 0.9])))
     assert line["value_se"] == pytest.approx(mine.std(ddof=1))
@@ -113,7 +113,9 @@ def test_an_explainers_bits_do_not_depend_on_the_others():
     scores, order = build(1, n=200)
     alone = scores[scores["explainer"] == "c"], order[order["explainer"] == "c"]
     values = [
-        ResampledValues.of(Scores.of(s), summarise(s, o), Bootstrap(0, resamples=30, min_instances=1)).values
+        ResampledValues.compute(
+            Scores.from_frame(s), summarise(s, o), Bootstrap(0, resamples=30, min_instances=1)
+        ).values
         for s, o in ((scores, order), alone)
     ]
     assert (values[0][..., [2]] == values[1]).all()
@@ -122,18 +124,20 @@ def test_an_explainers_bits_do_not_depend_on_the_others():
 def test_scores_in_pieces_and_in_any_order_are_the_same_scores():
     scores, _ = build(2, n=6, gaps=True)
     shuffled = scores.sample(frac=1, random_state=1)
-    one, two = (Scores.of(frame) for frame in (scores, shuffled))
-    assert one.size == two.size == 6 and one.parts.keys() == two.parts.keys()
-    rows = sorted({row for row, _ in one.parts})
+    one, two = (Scores.from_frame(frame) for frame in (scores, shuffled))
+    assert one.n_instances == two.n_instances == 6 and one.series.keys() == two.series.keys()
+    rows = sorted({row for row, _ in one.series})
     for explainer in EXPLAINERS:
-        assert (one.columns(explainer, rows) == two.columns(explainer, rows)).all()
-        assert (one.columns(explainer, rows, slice(1, 4)) == one.columns(explainer, rows)[1:4]).all()
-    assert np.array_equal(one.values(1, 4, rows, EXPLAINERS), two.values(1, 4, rows, EXPLAINERS), equal_nan=True)
+        assert (one.stack_columns(explainer, rows) == two.stack_columns(explainer, rows)).all()
+        assert (one.stack_columns(explainer, rows, slice(1, 4)) == one.stack_columns(explainer, rows)[1:4]).all()
+    assert np.array_equal(
+        one.compute_values(1, 4, rows, EXPLAINERS), two.compute_values(1, 4, rows, EXPLAINERS), equal_nan=True
+    )
     frame = scores.set_index(["metric", "variant", "explainer", "instance"])
     for i, (metric, variant) in enumerate(rows):
         for j, explainer in enumerate(EXPLAINERS):
             for instance in range(1, 4):
-                found = one.values(1, 4, rows, EXPLAINERS)[instance - 1, i, j]
+                found = one.compute_values(1, 4, rows, EXPLAINERS)[instance - 1, i, j]
                 key = (metric, variant, explainer, instance)
                 if key in frame.index:
                     assert found == frame.loc[key, "numerator"] / frame.loc[key, "denominator"]
@@ -145,7 +149,7 @@ def test_without_resamples_there_are_no_intervals():
     scores, order = build(1)
     how = Bootstrap(0, resamples=0, min_instances=1)
     metrics = summarise(scores, order)
-    table = insert_intervals(metrics, ResampledValues.of(Scores.of(scores), metrics, how), how)
+    table = insert_intervals(metrics, ResampledValues.compute(Scores.from_frame(scores), metrics, how), how)
     assert table["value"].notna().all() and table[["value_low", "value_high", "value_se"]].isna().all(axis=None)
 
 
@@ -190,6 +194,6 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
         order = pd.DataFrame([row | facts])
         how = Bootstrap(trial, resamples=1000)
         metrics = summarise(frame, order)
-        line = insert_intervals(metrics, ResampledValues.of(Scores.of(frame), metrics, how), how).iloc[0]
+        line = insert_intervals(metrics, ResampledValues.compute(Scores.from_frame(frame), metrics, how), how).iloc[0]
         held += line["value_low"] <= truth <= line["value_high"]
     assert abs(held / trials - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / trials), f"{held} of {trials}"

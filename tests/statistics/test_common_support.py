@@ -33,8 +33,8 @@ def thinned(seed, n=12, rungs=(), lost=0.3):
 
 def marked(scores, order):
     """The same scores, with what is common."""
-    whole = Scores.of(scores)
-    return whole.marked(find_common_instances(whole, order))
+    whole = Scores.from_frame(scores)
+    return whole.with_common(find_common_instances(whole, order))
 
 
 def by_hand(scores, order):
@@ -57,7 +57,7 @@ def by_hand(scores, order):
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",), ("a", "c")]))
 def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, rungs):
     scores, order = thinned(seed, rungs=rungs)
-    found = marked(scores, order).frame()
+    found = marked(scores, order).to_frame()
     assert len(found) == len(scores)
     keys = zip(found["metric"], found["explainer"], found["instance"], strict=True)
     assert {key for key, counts in zip(keys, found["common"], strict=True) if counts} == by_hand(scores, order)
@@ -89,10 +89,10 @@ def test_everything_else_is_that_of_scores_filtered_by_hand(nobody):
     if nobody:  # tells of all instances
         scores, order = (table[table["metric"] != "coverage"].reset_index(drop=True) for table in (scores, order))
     whole = marked(scores, order)
-    told = whole.frame()
+    told = whole.to_frame()
     assert 0 < told["common"].sum() < len(scores)
-    filtered = Scores.of(told[told["common"]])
-    assert (filtered.size < whole.size) == nobody
+    filtered = Scores.from_frame(told[told["common"]])
+    assert (filtered.n_instances < whole.n_instances) == nobody
     ours, theirs = compute_findings(whole, order, QUICK, common=True), compute_findings(filtered, order, QUICK)
     for name in ("correlations", "differences", "instance_agreement", "metric_agreement"):
         pd.testing.assert_frame_equal(getattr(ours, name), getattr(theirs, name), check_exact=True)
@@ -103,8 +103,8 @@ def test_everything_else_is_that_of_scores_filtered_by_hand(nobody):
 def test_an_explainer_that_covers_nothing_leaves_the_others_their_values():
     scores, order = build(1, n=30)
     without = scores[(scores["explainer"] != "b") | (scores["metric"] == "coverage")]
-    assert not find_common_instances(Scores.of(without), order)  # all is common
-    found = summarise_scores(Scores.of(without), order).set_index(["metric", "explainer"])
+    assert not find_common_instances(Scores.from_frame(without), order)  # all is common
+    found = summarise_scores(Scores.from_frame(without), order).set_index(["metric", "explainer"])
     assert found.loc[("c", "a"), "n"] == 30 and found.loc[("c", "b"), "note"] == "no usable explanation"
 
 
@@ -125,6 +125,6 @@ def test_explainers_that_share_no_instance_have_own_values_and_a_reason_why_ther
 def test_where_all_cover_the_same_nothing_changes():
     scores, order = build(7, n=30)
     ours = compute_findings(marked(scores, order), order, QUICK, common=True)
-    theirs = compute_findings(Scores.of(scores), order, QUICK)
+    theirs = compute_findings(Scores.from_frame(scores), order, QUICK)
     assert ours.metrics.to_csv() == theirs.metrics.to_csv()
     assert (ours.metrics["own_value"] == ours.metrics["value"]).all()

@@ -25,7 +25,7 @@ def table(values, ids=None, weights=None):
                 weight = 1.0 if weights is None else weights[name][place]
                 lines.append((place if ids is None else ids[place], name, *ROW, value, weight))
     columns = ["instance", "explainer", "metric", "variant", "numerator", "denominator"]
-    return Scores.of(pd.DataFrame(lines, columns=columns))
+    return Scores.from_frame(pd.DataFrame(lines, columns=columns))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -159,8 +159,8 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
 def test_blocks_do_not_change_a_bit(monkeypatch):
     scores, order = build(5, n=40, gaps=True)
     whole = conclude(scores, order, Bootstrap(0, resamples=50, min_instances=1))
-    monkeypatch.setattr(correlation, "_BLOCK", 300)
-    monkeypatch.setattr(instance_agreement, "_BLOCK", 100)
+    monkeypatch.setattr(correlation, "_MAX_PAIRS_PER_BLOCK", 300)
+    monkeypatch.setattr(instance_agreement, "_MAX_PAIRS_PER_BLOCK", 100)
     parts = conclude(scores, order, Bootstrap(0, resamples=50, min_instances=1))
     for name in ("metrics", "correlations", "differences", "instance_agreement"):
         assert getattr(whole, name).to_csv() == getattr(parts, name).to_csv()

@@ -40,7 +40,7 @@ def made(seed, draws=4, gaps=False):
 @cache
 def drawn():
     scores, order = build(0)
-    return ResampledValues.of(Scores.of(scores), summarise(scores, order), HOW)
+    return ResampledValues.compute(Scores.from_frame(scores), summarise(scores, order), HOW)
 
 
 def by_hand(ours, theirs, better):
@@ -81,12 +81,12 @@ def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
 def test_tau_can_be_had_among_some_of_the_explainers(seed):
     found, like = made(seed), drawn()
     (family,) = list_families(like, "")
-    whole, _ = found.drawn(like)
+    whole, _ = found.stack(like)
     some = np.array([0, 2, 3])
     tau = correlation.compute_kendall_tau(whole, replace(family, explainers=some))
     for j, (_, _, better) in enumerate(KINDS[:2]):
         for draw, values in enumerate(whole.values):
-            at = [like.rows.index(row) for row in ROWS]
+            at = [like.metrics.index(row) for row in ROWS]
             assert tau[draw, j, 0] == pytest.approx(by_hand(values[at[j]][some], values[at[2]][some], better))
 
 

@@ -88,7 +88,7 @@ def test_how_many_are_added_up_at_once_changes_no_bit(seed, together):
     scores["numerator"] = np.random.default_rng(seed).lognormal(0, 8, len(scores))
     whole = summarise(scores, order)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metric_summary, "_TOGETHER", together)
+        patch.setattr(metric_summary, "_SCORES_PER_BATCH", together)
         some = summarise(scores, order)
     assert whole.equals(some)
     mine = parts(scores)

@@ -140,7 +140,7 @@ def test_values_are_compared_on_the_instances_that_both_seeds_have():
     assert found.loc["a", ["value", "value_again", "difference"]].tolist() == [6 / 4, 12 / 2, 6 - 1.5]
     assert found["se"].notna().to_dict() == {"a": True, "b": False}  # one instance is too few
     names = {"x": explained([[0], [1]] * 3)}
-    again = Again(np.arange(6), names, Scores.of(second))
-    tables = again.tables(names, Scores.of(first), order, 1, Bootstrap(0))
+    again = Again(np.arange(6), names, Scores.from_frame(second))
+    tables = again.tables(names, Scores.from_frame(first), order, 1, Bootstrap(0))
     assert list(tables) == ["noise", "noise_metrics"] and tables["noise_metrics"]["se"].isna().all()
     assert tables["noise_metrics"][["explainer", "value"]].to_numpy().tolist() == [["a", 6 / 4], ["b", 4 / 2]]

@@ -34,7 +34,7 @@ def view(cells, n=60, questions=QUESTIONS, seed=0):
             scores += [(i, name, metric, variant, value, 1.0) for i, value in enumerate(values)]
             metrics.append((metric, variant, name, np.nan, name == "random", "higher", values.mean()))
     return RunEvidence(
-        Scores.of(
+        Scores.from_frame(
             pd.DataFrame(scores, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"])
         ),
         pd.DataFrame(metrics, columns=["metric", "variant", "explainer", "rung", "control", "better", "value"]),
@@ -92,7 +92,7 @@ def test_judges_check_the_rule_and_contradict_it_if_half_of_them_do():
         assert [one["holds"] for one in said[many]["judges"]] == [i >= many for i in range(3)]
     assert [said[many]["contradictions"] for many in range(4)] == [[], [], ["judges"], ["judges"]]
     line = said[1]["judges"][0]
-    told = wrong.scores.frame().query("metric == 'recall'")
+    told = wrong.scores.to_frame().query("metric == 'recall'")
     value = told.groupby(["variant", "explainer"], observed=True)["numerator"].mean()
     assert line["regret"] == pytest.approx(value["shapley", "c"] - value["shapley", line["picked"]])
     assert said[0]["judges"][0]["p"] is None or said[0]["judges"][0]["p"] >= 0.05
