@@ -293,7 +293,7 @@ def adults() -> Path:
 
     folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[1] / "data"))
     file = instantiate(composed().dataset.file, _convert_="all")
-    if file.state(folder) == "missing":
+    if file.check_state(folder) == "missing":
         try:
             file.find(folder)
         except UserError as error:

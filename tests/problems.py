@@ -23,7 +23,7 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.model.reparametrisation import mean_vectors
+from cfeval_cli.model.reparametrisation import compute_mean_vectors
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
@@ -241,7 +241,7 @@ def random_linear(dataset, seed, dim, scale=1.0):
     if dataset.kind == "text":
         tables = (tables[0],) * len(sizes)
     weights = rng.normal(size=(len(sizes), dim))
-    return LinearModel(float(rng.normal()), weights, tables, mean_vectors(tables, dataset.train.codes))
+    return LinearModel(float(rng.normal()), weights, tables, compute_mean_vectors(tables, dataset.train.codes))
 
 
 def by_feature(told, width):

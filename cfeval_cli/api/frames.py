@@ -14,11 +14,11 @@ import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli.core import Codes, Dataset, Feature, Fingerprinted, Loadable
-from cfeval_cli.dataset.cells import matching
+from cfeval_cli.dataset.cells import make_matcher
 from cfeval_cli.dataset.config_text import format_config
-from cfeval_cli.dataset.guess import Guess, guess
+from cfeval_cli.dataset.describe import FileDescription, describe_file
 from cfeval_cli.errors import UserError, check_int, check_option, did_you_mean, shorten
-from cfeval_cli.model.outside import Called, Source
+from cfeval_cli.model.external import PredictionFunction, Predictor
 from cfeval_cli.settings.build import make
 
 log = logging.getLogger("cfeval")
@@ -67,7 +67,7 @@ class Frames:
         files = {one: folder / f"{one}.parquet" for one in ("train", "test", "data")}
         for place, frame in zip(files.values(), (self.train, self.test, self.whole), strict=True):
             _put(frame, place)
-        found = guess(files["data"], self.label)
+        found = describe_file(files["data"], self.label)
         if not found.features:
             raise UserError("train has no column that could be a feature. Texts alone are for the command: cfeval run.")
         found = replace(found, path=files["train"], text=None, classes=self._classes(found, classes))
@@ -82,20 +82,20 @@ class Frames:
             both = isinstance(value, Mapping) and OmegaConf.is_dict(OmegaConf.select(node, key))
             OmegaConf.update(node, key, value, merge=both, force_add=True)
         loadable: Loadable = make(OmegaConf.create({"dataset": node}), "dataset")
-        left_out = [column.name for column in found.left_out if column.name not in node["features"]]
-        for column in found.left_out:
+        left_out = [column.name for column in found.excluded if column.name not in node["features"]]
+        for column in found.excluded:
             if column.name in left_out:
-                log.warning("no feature: %s (%s)", column.name, column.left_out)
-        for line in found.checks:
+                log.warning("no feature: %s (%s)", column.name, column.exclusion_reason)
+        for line in found.warnings:
             log.warning("%s", line)
         return loadable, left_out
 
-    def _classes(self, found: Guess, classes: Sequence[Any] | None) -> tuple[Any, ...]:
+    def _classes(self, found: FileDescription, classes: Sequence[Any] | None) -> tuple[Any, ...]:
         """In the order of the columns of predict_proba: sorted, as most classifiers have them, or as it is said."""
         if classes is None:
             texts = any(isinstance(one, str) for one in found.classes)
             return tuple(sorted(found.classes, key=str) if texts else found.classes)
-        match = matching(classes)
+        match = make_matcher(classes)
         if len(classes) != len(found.classes) or {match(str(one)) for one in found.classes} != set(range(len(classes))):
             there = ", ".join(map(str, found.classes))
             raise UserError(f"classes={list(classes)} are not the values of {self.label}, which are {there}.")
@@ -148,7 +148,7 @@ def _put(frame: pd.DataFrame, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Asked(Called, Fingerprinted):
+class Asked(PredictionFunction, Fingerprinted):
     """A function of a DataFrame, or a model's method, as the model of a run; it is trained already."""
 
     function: Callable[[Any], Any]
@@ -169,13 +169,13 @@ class Asked(Called, Fingerprinted):
         """What its answers depend on is not known: nothing of it is taken from earlier runs."""
         return
 
-    def source(self, dataset: Dataset) -> _Called:
+    def source(self, dataset: Dataset) -> _FunctionPredictor:
         """The function, as workers can be given it."""
         from joblib import wrap_non_picklable_objects
 
         # functions of a notebook or a script go to workers too
         function = wrap_non_picklable_objects(self.function)
-        return _Called(dataset, "predict_proba", None, self.batch_size, function, self._columns(dataset))
+        return _FunctionPredictor(dataset, "predict_proba", None, self.batch_size, function, self._columns(dataset))
 
     def _columns(self, dataset: Dataset) -> Mapping[str, pd.Series[Any]]:
         """Each column of the rows: of a feature its values by code, of one that never varies its value."""
@@ -197,7 +197,7 @@ class Asked(Called, Fingerprinted):
 
 
 @dataclass(frozen=True)
-class _Called(Source):
+class _FunctionPredictor(Predictor):
     """The function, given rows as the user's own DataFrame has them: names, order and types of columns."""
 
     function: Callable[[Any], Any]
@@ -207,7 +207,7 @@ class _Called(Source):
     def _places(self) -> Mapping[str, int]:
         return {feature.name: j for j, feature in enumerate(self.dataset.features)}
 
-    def answer(self, codes: Codes) -> Any:
+    def predict_raw(self, codes: Codes) -> Any:
         """What the function says."""
         return self.function(self.rows(codes))
 

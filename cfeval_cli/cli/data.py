@@ -247,7 +247,7 @@ def _print_files(data_dir: Path, files: dict[str, list[File]]) -> int:
     for name, files_of_dataset in files.items():
         for file in files_of_dataset:
             sources = [source.label if screen.is_full() else _shorten_source(source.label) for source in file.sources]
-            cells = name, file.name, file.state(data_dir), "\n".join(dict.fromkeys(sources))
+            cells = name, file.name, file.check_state(data_dir), "\n".join(dict.fromkeys(sources))
             table.add_row(*(Text(escape_controls(cell, keep="\n")) for cell in cells))
     console.print(table)
     return 0
@@ -277,7 +277,7 @@ def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
 def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:
     """Print the state of each file; return exit code 1 if one is damaged."""
     every_file = [file for files_of_dataset in files.values() for file in files_of_dataset]
-    states = [(file.place(data_dir), file.state(data_dir)) for file in every_file]
+    states = [(file.locate(data_dir), file.check_state(data_dir)) for file in every_file]
     for path, state in states:
         sys.stdout.write(escape_controls(f"{path}: {'sha256 ok' if state == 'present' else state}") + "\n")
     return int(any(state == "damaged" for _, state in states))

@@ -11,8 +11,8 @@ from cfeval_cli.cli import screen
 from cfeval_cli.cli.own_configs import OWN_FOLDER
 from cfeval_cli.core import Loadable
 from cfeval_cli.core.files import make_folder, make_subfolder, refuse_linked_path, whole_file
-from cfeval_cli.dataset.config_text import describe_shares, format_config
-from cfeval_cli.dataset.guess import Guess, guess
+from cfeval_cli.dataset.config_text import describe_class_counts, format_config
+from cfeval_cli.dataset.describe import FileDescription, describe_file
 from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.settings import compose
 
@@ -36,9 +36,9 @@ def init_dataset(
     if not re.fullmatch(r"\w[\w-]*", name):
         raise UserError(f"--name {name}: use letters, digits, _ and -, with no - at the beginning.")
     target = _choose_target(name, config_dir, force)
-    detected = guess(path, label, text)
+    detected = describe_file(path, label, text)
     if not detected.features and detected.text is None:
-        reasons = "; ".join(f"{column.name}: {column.left_out}" for column in detected.left_out)
+        reasons = "; ".join(f"{column.name}: {column.exclusion_reason}" for column in detected.excluded)
         raise UserError(f"{path} has no column that could be a feature ({reasons}).")
     command = shlex.join(["cfeval", "data", "init", file, "--label", label, *(["--text", text] if text else [])])
     body = "\n".join(
@@ -86,7 +86,7 @@ def _count_split_rows(body: str, data_dir: Path) -> tuple[int, int, int]:
     return len(dataset.train), len(dataset.validation), len(dataset.test)
 
 
-def _print_guess(detected: Guess, split_sizes: tuple[int, int, int]) -> None:
+def _print_guess(detected: FileDescription, split_sizes: tuple[int, int, int]) -> None:
     """Print the detected columns, the splits and the problems of the data."""
     from rich.table import Table
     from rich.text import Text
@@ -94,22 +94,22 @@ def _print_guess(detected: Guess, split_sizes: tuple[int, int, int]) -> None:
     table = Table(title=Text(escape_controls(str(detected.path)), style="table.title"), title_justify="left")
     for title in ("column", "kind", "values"):
         table.add_column(title, overflow="fold")
-    rows = [(detected.label, "label", describe_shares(detected))]
+    rows = [(detected.label, "label", describe_class_counts(detected))]
     if detected.text is not None:
         rows.append((detected.text, "texts", "each word of a text is a feature"))
     else:
-        rows += [(column.name, column.kind, column.holds) for column in detected.features]
-    rows += [(column.name or "(no name)", "left out", column.left_out) for column in detected.left_out]
+        rows += [(column.name, column.kind, column.summary) for column in detected.features]
+    rows += [(column.name or "(no name)", "left out", column.exclusion_reason) for column in detected.excluded]
     for row in rows:
         table.add_row(*(Text(escape_controls(cell)) for cell in row))
     if not screen.is_quiet():
         screen.make_console().print(table)
     train, validation, test = split_sizes
     lines = [f"Training, validation and test: {train:,}, {validation:,} and {test:,} rows (dataset.split)."]
-    if detected.markers:
-        lines.append(f"Missing, besides empty cells: {', '.join(detected.markers)}")
-    if detected.suspects:
-        pairs = "; ".join(f"{name}: {', '.join(values)}" for name, values in detected.suspects.items())
+    if detected.missing_markers:
+        lines.append(f"Missing, besides empty cells: {', '.join(detected.missing_markers)}")
+    if detected.suspected_missing:
+        pairs = "; ".join(f"{name}: {', '.join(values)}" for name, values in detected.suspected_missing.items())
         lines.append(f"Possibly missing too ({pairs}): if so, replace `missing` in the config by the line below it.")
-    lines += [escape_controls(line) for line in detected.checks]
+    lines += [escape_controls(line) for line in detected.warnings]
     sys.stdout.write(escape_controls("\n".join(lines), keep="\n") + "\n")

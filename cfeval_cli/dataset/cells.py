@@ -1,4 +1,4 @@
-"""What a user's own files hold: rows of CSV and Parquet files, and numbers, read in one way or refused by line."""
+"""Read CSV and Parquet files as columns of texts, and parse the numbers, amounts and dates in their cells."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from typing import Any
 
 from cfeval_cli.errors import UserError, did_you_mean, shorten
 
-# as tables have them; float() takes 1_000 and the digits of every script too
+# float() also accepts 1_000 and the digits of every script
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
-_LARGEST = 1e300  # the distance between two such numbers is a number
-_TEXTS = 1 << 16  # of a column that are told apart when it is read
+_MAX_NUMBER = 1e300  # the difference of two such numbers is finite
+_MAX_SHARED_TEXTS = 1 << 16  # distinct texts of a column that are stored once
 
 
-def rows(
-    path: Path, delimiter: str = ",", longest: int = 1 << 17, spaces: bool = True
+def read_csv_rows(
+    path: Path, delimiter: str = ",", max_cell_characters: int = 1 << 17, strip_cells: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file that are not empty, each with the line that it begins on; a cell may be so long.
+    """Yield the rows of a CSV file that are not empty, each with the number of its first line.
 
-    `spaces` after a delimiter are left out.
+    `strip_cells` ignores spaces after a delimiter.
     """
     begin = 1
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=spaces, strict=True)
+            reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=strip_cells, strict=True)
             while True:
                 begin = reader.line_num + 1
-                with _cells_of(longest):
+                with _cell_size_limit(max_cell_characters):
                     row = next(reader, None)
                 if row is None:
                     return
@@ -48,21 +48,21 @@ def rows(
 
 
 @contextmanager
-def _cells_of(longest: int) -> Iterator[None]:
-    """The limit is one for the whole process: put back, so that no file is read differently after another."""
-    before = csv.field_size_limit(longest)
+def _cell_size_limit(n_characters: int) -> Iterator[None]:
+    """Set the limit of the csv module, which is one for the whole process, and restore it."""
+    before = csv.field_size_limit(n_characters)
     try:
         yield
     finally:
         csv.field_size_limit(before)
 
 
-def number(cell: str) -> float | None:
-    """A number as tables have them, if it is one and small enough to compute with."""
+def parse_number(cell: str) -> float | None:
+    """Return the number in a cell; None if there is none, or one too large to compute with."""
     if len(cell) > 1000 or not _NUMBER.fullmatch(cell):
         return None
     value = float(cell)
-    return value if abs(value) <= _LARGEST else None
+    return value if abs(value) <= _MAX_NUMBER else None
 
 
 _INFINITY = re.compile(r"[+-]?(inf|infinity|∞)", re.IGNORECASE)
@@ -70,11 +70,11 @@ _INFINITY = re.compile(r"[+-]?(inf|infinity|∞)", re.IGNORECASE)
 
 def is_infinite(cell: str) -> bool:
     """Return whether a cell is infinity or a number too large to compute with."""
-    return number(cell) is None and bool(_INFINITY.fullmatch(cell) or _NUMBER.fullmatch(cell))
+    return parse_number(cell) is None and bool(_INFINITY.fullmatch(cell) or _NUMBER.fullmatch(cell))
 
 
 _CURRENCIES = "$€£¥₹₩₽₺₴₪฿"
-# by decimal sign: thousands separators are all alike, and stand before three digits
+# By decimal sign. Thousands separators are all alike, and each is followed by three digits.
 _AMOUNTS = {
     decimal: re.compile(
         rf"(?P<sign>[+\-−]?)(?P<before>[{_CURRENCIES}]?)\s*(?P<minus>[-−]?)"
@@ -126,162 +126,163 @@ def parse_date(cell: str, form: str | None = None) -> float | None:
 
 
 def format_date(days: float) -> str:
-    """Return the date that lies so many days after 1970-01-01, with the time unless it is midnight."""
+    """Return the date at a number of days after 1970-01-01, with the time unless it is midnight."""
     return (_EPOCH + timedelta(days=days)).isoformat(" ").removesuffix(" 00:00:00")
 
 
-def matching(values: Sequence[Any]) -> Callable[[str], int | None]:
-    """A function that tells which of some values a cell has, as text or as a number: 1 is 1.0, true is True."""
+def make_matcher(values: Sequence[Any]) -> Callable[[str], int | None]:
+    """Return a function from a cell to the index of the value that it equals, as text or as a number.
+
+    "1" equals 1.0, and "true" equals True. The function returns None for other cells.
+    """
     texts: dict[str, int] = {}
     numbers: dict[float, int] = {}
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         text = str(value).strip()
-        texts.setdefault(text, place)
+        texts.setdefault(text, index)
         if isinstance(value, bool):
-            texts.setdefault(text.lower(), place)
-        told = number(text)
-        if told is not None:
-            numbers.setdefault(told, place)
+            texts.setdefault(text.lower(), index)
+        number = parse_number(text)
+        if number is not None:
+            numbers.setdefault(number, index)
 
     def match(cell: str) -> int | None:
         if cell in texts or not numbers:
             return texts.get(cell)
-        told = number(cell)
-        return None if told is None else numbers.get(told)
+        number = parse_number(cell)
+        return None if number is None else numbers.get(number)
 
     return match
 
 
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}  # that are looked for, in this order
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}  # in the order in which they are tried
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """Columns of a file by name, cell by cell, and where each row stands in it."""
+class RawTable:
+    """Columns of a file as texts, with the position of each row in the file."""
 
     path: Path
-    cells: dict[str, list[str]]
-    lines: Sequence[int]
-    line: str = "line"  # what a row's place is called
+    cells: dict[str, list[str]]  # by column
+    row_numbers: Sequence[int]  # line numbers in a CSV file, row numbers in a Parquet file
+    row_word: str = "line"  # what messages call such a number
 
-    def where(self, row: int) -> str:
-        """The place of a row, for messages."""
-        return f"{self.path}, {self.line} {self.lines[row]}"
+    def describe_position(self, row: int) -> str:
+        """Return the file and the line of a row, for messages."""
+        return f"{self.path}, {self.row_word} {self.row_numbers[row]}"
 
     @property
-    def headed(self) -> bool:
-        """Whether the first row has the names of columns in it, and so is none."""
+    def starts_with_header(self) -> bool:
+        """Whether the first row contains column names instead of values."""
         return any(cells[:1] == [name] for name, cells in self.cells.items())
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table is laid out in its file; what is None is looked for."""
+    """How a table is laid out in its file; options that are None are detected."""
 
-    columns: Sequence[str] | None = None  # names, for a file whose first line has none
-    header: bool | None = None  # whether the first line has the columns' names
+    columns: Sequence[str] | None = None  # names, for a file without a header
+    header: bool | None = None  # whether the first line has the column names
     delimiter: str | None = None
     skip_lines: int = 0  # rows before the table begins
-    positions: Mapping[str, int] | None = None  # which column is meant where a name occurs twice, from 1
-    longest: int = 1 << 17  # characters of a cell
-    spaces: bool = True  # spaces around a cell are left out; False: cells are kept as they are
+    positions: Mapping[str, int] | None = None  # which column to read where a name occurs twice, from 1
+    max_cell_characters: int = 1 << 17
+    strip_cells: bool = True  # whether to remove spaces around the content of a cell
 
-    def read(self, path: Path, wanted: Sequence[str]) -> Sheet:
-        """The columns that are wanted, by name, in whatever order the file has them; the others are not looked at."""
-        with path.open("rb") as stream:
-            parquet = stream.read(4) == b"PAR1"
-        return self._parquet(path, wanted) if parquet else self._text(path, wanted)
+    def read(self, path: Path, wanted: Sequence[str]) -> RawTable:
+        """Read the wanted columns by name, whatever their order in the file."""
+        return self._read_parquet(path, wanted) if is_parquet(path) else self._read_csv(path, wanted)
 
-    def _text(self, path: Path, wanted: Sequence[str]) -> Sheet:
-        delimiter = self.delimiter or self._delimiter(path, wanted)
-        lines = self._rows(path, delimiter)
-        _, first = next(lines, (1, None))
+    def _read_csv(self, path: Path, wanted: Sequence[str]) -> RawTable:
+        delimiter = self.delimiter or self._detect_delimiter(path, wanted)
+        _, first = next(self._iterate_rows(path, delimiter), (1, None))
         if first is None:
             raise UserError(f"{path} has no rows.")
-        names, source = self._names(path, first, wanted, delimiter)
-        places = self._places(path, names, wanted)
-        rest = self._rows(path, delimiter)
-        if source == "the first line":
-            next(rest)
-        found = array("q")
+        names, names_source = self._resolve_names(path, first, wanted, delimiter)
+        indices = self._resolve_positions(path, names, wanted)
+        rows = self._iterate_rows(path, delimiter)
+        if names_source == "the first line":
+            next(rows)
+        row_numbers = array("q")
         cells: list[list[str]] = [[] for _ in wanted]
-        once = [_once() for _ in wanted]
-        for line, row in rest:
+        share_functions = [_make_text_sharing() for _ in wanted]
+        for line, row in rows:
             if len(row) != len(names):
                 raise UserError(
-                    f"{path}, line {line}: {len(row)} field{'s' * (len(row) != 1)} where {source} names {len(names)}."
-                    + _other_delimiter(row, delimiter)
+                    f"{path}, line {line}: {len(row)} field{'s' * (len(row) != 1)} where {names_source} names "
+                    f"{len(names)}." + _delimiter_hint(row, delimiter)
                 )
-            found.append(line)
-            for column, same, place in zip(cells, once, places, strict=True):
-                column.append(same(row[place].strip() if self.spaces else row[place]))
-        if not found:
+            row_numbers.append(line)
+            for column, share, index in zip(cells, share_functions, indices, strict=True):
+                column.append(share(row[index].strip() if self.strip_cells else row[index]))
+        if not row_numbers:
             raise UserError(f"{path} has no rows.")
-        return Sheet(path, dict(zip(wanted, cells, strict=True)), found)
+        return RawTable(path, dict(zip(wanted, cells, strict=True)), row_numbers)
 
-    def _rows(self, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-        lines = rows(path, delimiter, self.longest, self.spaces)
+    def _iterate_rows(self, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+        rows = read_csv_rows(path, delimiter, self.max_cell_characters, self.strip_cells)
         for _ in range(self.skip_lines):
-            next(lines, None)
-        return lines
+            next(rows, None)
+        return rows
 
-    def _delimiter(self, path: Path, wanted: Sequence[str]) -> str:
-        """The one that divides the first row into the columns that are named; else a comma."""
+    def _detect_delimiter(self, path: Path, wanted: Sequence[str]) -> str:
+        """Return the delimiter that divides the first row into the named columns; a comma if none does."""
         for delimiter in DELIMITERS:
             try:
-                _, row = next(self._rows(path, delimiter), (1, []))
-            except UserError:  # is told when the file is read
+                _, row = next(self._iterate_rows(path, delimiter), (1, []))
+            except UserError:  # raised again when the file is read
                 continue
-            known = {cell.strip() for cell in row}
             if self.columns is not None and len(row) == len(self.columns) > 1:
                 return delimiter
-            if len(row) > 1 and set(wanted) <= known:
+            if len(row) > 1 and set(wanted) <= {cell.strip() for cell in row}:
                 return delimiter
         return ","
 
-    def _names(self, path: Path, first: Sequence[str], wanted: Sequence[str], delimiter: str) -> tuple[list[str], str]:
-        """The columns' names, and who tells them: the first line, or the config."""
-        told = [cell.strip() for cell in first]
-        if self.header is False or (self.header is None and self.columns is not None and not set(wanted) <= set(told)):
+    def _resolve_names(
+        self, path: Path, first: Sequence[str], wanted: Sequence[str], delimiter: str
+    ) -> tuple[list[str], str]:
+        """Return the column names and where they come from: the first line or the config."""
+        cells = [cell.strip() for cell in first]
+        if self.header is False or (self.header is None and self.columns is not None and not set(wanted) <= set(cells)):
             if self.columns is None:
                 raise UserError(f"{path} has no header, so dataset.columns must name its columns.")
             return list(self.columns), "dataset.columns"
-        if self.columns is not None and set(told) != set(self.columns):
+        if self.columns is not None and set(cells) != set(self.columns):
             raise UserError(
-                f"{path} has other columns than dataset.columns, {_listed(self.columns)}. "
-                f"{describe_first_line(self._rows(path, delimiter))} Leave dataset.columns out where the first line "
-                "names the columns. If it says something else, leave it out with dataset.skip_lines=1 and set "
+                f"{path} has other columns than dataset.columns, {_join_names(self.columns)}. "
+                f"{describe_first_line(self._iterate_rows(path, delimiter))} If the first line names the columns, "
+                "remove dataset.columns. If it contains something else, skip it with dataset.skip_lines=1 and set "
                 "dataset.header=false."
             )
-        missing = [name for name in wanted if name not in told]
+        missing = [name for name in wanted if name not in cells]
         if missing:
             raise UserError(
-                f"{path} has no column {missing[0]}.{did_you_mean(missing[0], told)} "
-                f"{describe_first_line(self._rows(path, delimiter))} If that is no header, name the columns in "
-                "dataset.columns." + _other_delimiter(told, self.delimiter or ",")
+                f"{path} has no column {missing[0]}.{did_you_mean(missing[0], cells)} "
+                f"{describe_first_line(self._iterate_rows(path, delimiter))} If that is no header, name the columns in "
+                "dataset.columns." + _delimiter_hint(cells, self.delimiter or ",")
             )
-        return told, "the first line"
+        return cells, "the first line"
 
-    def _places(self, path: Path, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-        """Where the columns are; one of two that have the same name has to be chosen."""
-        places = []
+    def _resolve_positions(self, path: Path, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+        """Return the index of each wanted column; `positions` chooses between columns of the same name."""
+        indices = []
         for name in wanted:
-            found = [place for place, one in enumerate(names) if one == name]
-            chosen = (self.positions or {}).get(name)
-            if chosen is not None and chosen - 1 not in found:
+            matches = [index for index, other in enumerate(names) if other == name]
+            position = (self.positions or {}).get(name)
+            columns = " and ".join(str(index + 1) for index in matches)
+            if position is not None and position - 1 not in matches:
                 raise UserError(
-                    f"{path}: dataset.positions.{name}={chosen}, and column {name} is "
-                    f"{' and '.join(str(place + 1) for place in found)} of {len(names)}."
+                    f"{path}: dataset.positions.{name}={position}, and column {name} is {columns} of {len(names)}."
                 )
-            if chosen is None and len(found) > 1:
+            if position is None and len(matches) > 1:
                 raise UserError(
-                    f"{path}: {len(found)} columns are named {name}, {' and '.join(str(p + 1) for p in found)} of "
-                    f"{len(names)}. Say which is meant: dataset.positions={{{name}: {found[0] + 1}}}"
+                    f"{path}: {len(matches)} columns are named {name}, {columns} of {len(names)}. "
+                    f"Choose one: dataset.positions={{{name}: {matches[0] + 1}}}"
                 )
-            places.append(found[0] if chosen is None else chosen - 1)
-        return places
+            indices.append(matches[0] if position is None else position - 1)
+        return indices
 
-    def _parquet(self, path: Path, wanted: Sequence[str]) -> Sheet:
+    def _read_parquet(self, path: Path, wanted: Sequence[str]) -> RawTable:
         import pyarrow
         import pyarrow.parquet
 
@@ -291,70 +292,76 @@ class Layout:
                 missing = [name for name in wanted if name not in names]
                 if missing:
                     raise UserError(
-                        f"{path} has no column {missing[0]}.{did_you_mean(missing[0], names)} It has {_listed(names)}."
+                        f"{path} has no column {missing[0]}.{did_you_mean(missing[0], names)} "
+                        f"It has {_join_names(names)}."
                     )
-                self._places(path, names, wanted)  # which are to be told apart
+                indices = self._resolve_positions(path, names, wanted)
                 table = file.read(columns=list(dict.fromkeys(wanted)))
         except (ValueError, OSError, TypeError, OverflowError, MemoryError, pyarrow.ArrowException) as error:
             raise UserError(f"{path} is no Parquet file that can be read ({str(error)[:200]}).") from error
         cells = {}
-        for name in wanted:
-            # columns of one name stand in the order of the file
-            same = [place for place, one in enumerate(names) if one == name]
-            chosen = (self.positions or {}).get(name, same[0] + 1) - 1
-            mine = [place for place, one in enumerate(table.schema.names) if one == name]
-            cells[name] = _cells(path, name, table.column(mine[same.index(chosen)]), strip=self.spaces)
+        for name, index in zip(wanted, indices, strict=True):
+            # the table has only the wanted names; columns of the same name keep the order of the file
+            same_name = [place for place, other in enumerate(table.schema.names) if other == name]
+            column = table.column(same_name[names[:index].count(name)])
+            cells[name] = _format_parquet_column(path, name, column, strip=self.strip_cells)
         if not table.num_rows:
             raise UserError(f"{path} has no rows.")
-        return Sheet(path, cells, range(1, table.num_rows + 1), "row")
+        return RawTable(path, cells, range(1, table.num_rows + 1), "row")
 
 
-def _once() -> Callable[[str], str]:
-    """Gives equal texts as one, which takes the room of one; of a column with very many texts, of the first of them."""
-    known: dict[str, str] = {}
-
-    def same(text: str) -> str:
-        return known.setdefault(text, text) if len(known) < _TEXTS else known.get(text, text)
-
-    return same
+def is_parquet(path: Path) -> bool:
+    """Return whether a file begins as Parquet files do, whatever its name."""
+    with path.open("rb") as stream:
+        return stream.read(4) == b"PAR1"
 
 
-def _cells(path: Path, name: str, column: Any, *, strip: bool) -> list[str]:
-    """A column of a Parquet file as a CSV file would have it."""
-    told: list[str] = []
+def _make_text_sharing() -> Callable[[str], str]:
+    """Return a function that maps equal texts to one object, which saves memory; a column may have too many texts."""
+    shared: dict[str, str] = {}
+
+    def share(text: str) -> str:
+        return shared.setdefault(text, text) if len(shared) < _MAX_SHARED_TEXTS else shared.get(text, text)
+
+    return share
+
+
+def _format_parquet_column(path: Path, name: str, column: Any, *, strip: bool) -> list[str]:
+    """Return the cells of a column as a CSV file would contain them."""
+    cells: list[str] = []
     for value in column.to_pylist():
         if value is None or value != value:  # NaN
-            told.append("")
+            cells.append("")
         elif isinstance(value, float):
-            told.append(repr(value))
+            cells.append(repr(value))
         elif isinstance(value, bytes | list | dict):
             raise UserError(f"{path}: column {name} holds {type(value).__name__}s, not numbers or texts.")
         else:
-            told.append(str(value).strip() if strip else str(value))
-    return told
+            cells.append(str(value).strip() if strip else str(value))
+    return cells
 
 
-def describe_first_line(lines: Iterator[tuple[int, list[str]]]) -> str:
-    """Return a sentence on the first of some rows: its names, or of what may be data only the number of cells."""
-    first, second = ([cell.strip() for cell in next(lines, (0, []))[1]] for _ in range(2))
+def describe_first_line(rows: Iterator[tuple[int, list[str]]]) -> str:
+    """Return a sentence on the first row: the column names, or only the number of cells if it may be data."""
+    first, second = ([cell.strip() for cell in next(rows, (0, []))[1]] for _ in range(2))
     if any(map(_is_value, second)) and not any(map(_is_value, first)) and all(first):
-        return f"Its first line has {_listed(first)}."
+        return f"Its first line has {_join_names(first)}."
     return f"Its first line has {len(first):,} cells, and may be a row of data."
 
 
 def _is_value(cell: str) -> bool:
     """Return whether a cell is a number, an amount or a date, as no name of a column is."""
-    return number(cell) is not None or parse_amount(cell) is not None or parse_date(cell) is not None
+    return parse_number(cell) is not None or parse_amount(cell) is not None or parse_date(cell) is not None
 
 
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    """Some names, as a message has room for them."""
-    told = ", ".join(shorten(name, 30)[1:-1] if len(name) <= 30 else shorten(name, 30) for name in names[:most])
-    return told + (f" and {len(names) - most} more" if len(names) > most else "")
+def _join_names(names: Sequence[str], max_shown: int = 12) -> str:
+    """Return names as a message has room for them."""
+    shown = ", ".join(shorten(name, 30)[1:-1] if len(name) <= 30 else shorten(name, 30) for name in names[:max_shown])
+    return shown + (f" and {len(names) - max_shown} more" if len(names) > max_shown else "")
 
 
-def _other_delimiter(row: Sequence[str], delimiter: str) -> str:
-    """A hint, where a row that is not divided has something else in it that could divide it."""
+def _delimiter_hint(row: Sequence[str], delimiter: str) -> str:
+    """Return how to set the delimiter, if a row of one cell contains another one; else an empty string."""
     if len(row) > 1:
         return ""
     for other, name in DELIMITERS.items():

@@ -1,4 +1,4 @@
-"""The config of a dataset as yaml, written from what a file seems to hold."""
+"""Write the config of a dataset as yaml, from the description of its file."""
 
 from __future__ import annotations
 
@@ -8,165 +8,176 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cfeval_cli.dataset.guess import Column, Guess
+from cfeval_cli.dataset.describe import ColumnDescription, FileDescription
 from cfeval_cli.errors import UserError, escape_controls, shorten
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # yaml reads these as text without quotes
-_WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf")  # except these
-_TOKENS = 100  # features of a text at most
+_UNQUOTED_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # yaml reads these as texts, except its keywords
+_YAML_KEYWORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf")
+_MAX_TOKENS = 100  # of a text that become features, in a config for long texts
 _SPLIT = "[0.8, 0.1, 0.1]    # shares of training, validation and test rows"
 
 
-def format_config(found: Guess, name: str, data_dir: Path) -> Iterator[str]:
-    """Yield the lines of the config, with what was seen in comments."""
-    if found.text is None:
+def format_config(file: FileDescription, name: str, data_dir: Path) -> Iterator[str]:
+    """Yield the lines of the config, with comments on settings and values."""
+    if file.text is None:
         yield "_target_: cfeval_cli.dataset.tabular.Table"
-        yield f"name: {_scalar(name)}"
+        yield f"name: {_format_scalar(name)}"
         yield "file:"
-        yield from _file(found.path, data_dir, "  ")
-        yield from _of_table(found)
+        yield from _file_lines(file.path, data_dir, "  ")
+        yield from _table_lines(file)
     else:
         yield "_target_: cfeval_cli.dataset.text.Text"
-        yield f"name: {_scalar(name)}"
-        yield from _of_texts(found, data_dir)
-    others = [] if found.text is None else [column for column in found.features if column.name != found.text]
-    left_out = [*found.left_out, *others]
-    if left_out:
+        yield f"name: {_format_scalar(name)}"
+        yield from _text_lines(file, data_dir)
+    others = [] if file.text is None else [column for column in file.features if column.name != file.text]
+    excluded = [*file.excluded, *others]
+    if excluded:
         yield "# Left out:"
-    for column in left_out:
-        yield f"#   {escape_controls(column.name) or '(no name)'}: {escape_controls(column.left_out or 'no text')}"
+    for column in excluded:
+        name = escape_controls(column.name) or "(no name)"
+        yield f"#   {name}: {escape_controls(column.exclusion_reason or 'no text')}"
 
 
-def _file(path: Path, data_dir: Path, indent: str) -> Iterator[str]:
-    """Where the file is: in the data folder, below the current one, or elsewhere."""
+def _file_lines(path: Path, data_dir: Path, indent: str) -> Iterator[str]:
+    """Yield the name of the file, and its folder unless that is the data folder."""
     yield f"{indent}_target_: cfeval_cli.dataset.sources.File"
-    yield f"{indent}name: {_scalar(path.name)}"
+    yield f"{indent}name: {_format_scalar(path.name)}"
     folder = path.absolute().parent
     if folder.resolve() == data_dir.absolute().resolve():
         return
-    here = Path.cwd()
-    below = folder.relative_to(here) if folder.is_relative_to(here) else folder
-    note = "" if below == folder else "    # from where cfeval is started"
-    yield f"{indent}folder: {_scalar(str(below))}{note}"
+    current = Path.cwd()
+    shown = folder.relative_to(current) if folder.is_relative_to(current) else folder
+    note = "" if shown == folder else "    # relative to the folder in which cfeval is started"
+    yield f"{indent}folder: {_format_scalar(str(shown))}{note}"
 
 
-def _of_table(found: Guess) -> Iterator[str]:
-    yield from _label(found)
+def _table_lines(file: FileDescription) -> Iterator[str]:
+    yield from _label_lines(file)
     yield "balance: false    # true: as many rows of each class as the smallest has"
     yield f"split: {_SPLIT}"
-    if found.header:
+    if file.header:
         yield "columns: null    # names in the order of the file, for a file without a header"
         yield "header: null    # whether the first line has the names; null: detect"
     else:
-        yield f"columns: {_listed(found.names)}    # in the order of the file: give them better names"
+        yield f"columns: {_format_list(file.names)}    # in the order of the file: give them better names"
         yield "header: false"
-    yield _delimiter(found)
+    yield _delimiter_line(file)
     yield "skip_lines: 0    # before the table begins"
-    yield f"positions: {_mapped(found.positions)}    # which of the columns of one name is meant, from 1"
+    yield f"positions: {_format_mapping(file.positions)}    # of the columns whose name occurs twice, from 1"
     yield "immutable: []    # features that no search may change, such as [age, sex]"
     # null and not {}: Hydra replaces null, and adds no key to a mapping without +
     yield "only: null    # features that may change in one direction only, such as {age: up}"
     yield "candidates: 32    # values of a number that a search tries: quantiles of the training rows"
-    yield f"missing: {_listed(found.markers)}    # cells that count as missing, besides empty ones"
-    for line in _suspected(found):
+    yield f"missing: {_format_list(file.missing_markers)}    # cells that count as missing, besides empty ones"
+    for line in _suspected_missing_lines(file):
         yield f"# {line}"
-    for line in found.checks:
+    for line in file.warnings:
         yield f"# {escape_controls(line)}"
     yield "features:"
-    for column in found.features:
-        yield f"  {_key(column.name)}: {_kind(column)}    # {escape_controls(column.holds)}"
+    for column in file.features:
+        yield f"  {_format_key(column.name)}: {_format_kind(column)}    # {escape_controls(column.summary)}"
 
 
-def _kind(column: Column) -> str:
-    """Return the kind of a column as features has it: a word, or a class with settings."""
+def _format_kind(column: ColumnDescription) -> str:
+    """Return the kind of a column for `features`: a word, or a class with settings."""
     if not column.options:
         return column.kind
-    return _mapped({"_target_": f"cfeval_cli.dataset.tabular.{column.kind.capitalize()}", **column.options})
+    return _format_mapping({"_target_": f"cfeval_cli.dataset.tabular.{column.kind.capitalize()}", **column.options})
 
 
-def _suspected(found: Guess) -> list[str]:
-    """The line that makes missing values of numbers that look like it, and what is to be asked."""
-    if not found.suspects:
+def _suspected_missing_lines(file: FileDescription) -> list[str]:
+    """Return a question on numbers that may stand for a missing value, and the line that declares them missing."""
+    if not file.suspected_missing:
         return []
-    told = "; ".join(f"{escape_controls(name)}: {', '.join(values)}" for name, values in found.suspects.items())
+    suspects = "; ".join(
+        f"{escape_controls(name)}: {', '.join(values)}" for name, values in file.suspected_missing.items()
+    )
     by_column = {
-        column.name: [*column.markers, *(float(value) for value in column.suspects)]
-        for column in found.features
-        if column.suspects or column.markers
+        column.name: [*column.missing_markers, *(float(value) for value in column.suspected_missing)]
+        for column in file.features
+        if column.suspected_missing or column.missing_markers
     }
     return [
-        f"Do these numbers mean that there is none? {told}. If so, replace the line above by:",
-        "missing: {" + ", ".join(f"{_key(name)}: {_listed(values)}" for name, values in by_column.items()) + "}",
+        f"Do these numbers stand for a missing value? {suspects}. If so, replace the line above by:",
+        "missing: {"
+        + ", ".join(f"{_format_key(name)}: {_format_list(values)}" for name, values in by_column.items())
+        + "}",
     ]
 
 
-def _of_texts(found: Guess, data_dir: Path) -> Iterator[str]:
-    from cfeval_cli.dataset.text import length
+def _text_lines(file: FileDescription, data_dir: Path) -> Iterator[str]:
+    from cfeval_cli.dataset.text import count_longest_text
 
-    if found.text is None:
+    if file.text is None:
         return
-    longest = length(found.path, found.text, found.names if not found.header else None, found.delimiter)
-    classes = _listed([str(one) for one in found.classes])
-    yield f"classes: {classes}    # of two the positive one last; {describe_shares(found)}"
-    yield "tokens: words    # in small letters, signs apart; space: what white space separates"
-    cut = (
-        f"{_TOKENS}    # words of a text that are features; the longest text has {longest:,}. null: all"
-        if longest > _TOKENS
+    columns = None if file.header else file.names
+    longest = count_longest_text(file.path, file.text, columns, file.delimiter)
+    classes = _format_list([str(name) for name in file.classes])
+    yield f"classes: {classes}    # of two the positive one last; {describe_class_counts(file)}"
+    yield "tokens: words    # in lower case, punctuation separate; space: what white space separates"
+    max_tokens = (
+        f"{_MAX_TOKENS}    # words of a text that are features; the longest text has {longest:,}. null: all"
+        if longest > _MAX_TOKENS
         else "null    # words of a text that are features; null: all"
     )
-    yield f"max_tokens: {cut}"
+    yield f"max_tokens: {max_tokens}"
     yield "sample: null    # number of texts, drawn by the seed; null: all"
     yield "search_words: null    # number of frequent words that a search tries; null: all of the training texts"
     yield f"split: {_SPLIT}"
     yield "corpora:"
     yield "  - _target_: cfeval_cli.dataset.text.Table"
     yield "    file:"
-    yield from _file(found.path, data_dir, "      ")
-    yield f"    text: {_scalar(found.text)}"
-    yield f"    label: {_scalar(found.label)}"
-    yield f"    labels: {_listed(found.classes)}    # what the label is, in the order of the classes"
-    columns = "null" if found.header else _listed(found.names)
-    yield f"    columns: {columns}    # names in the order of the file, for a file without a header"
-    yield f"    {_delimiter(found)}"
+    yield from _file_lines(file.path, data_dir, "      ")
+    yield f"    text: {_format_scalar(file.text)}"
+    yield f"    label: {_format_scalar(file.label)}"
+    yield f"    labels: {_format_list(file.classes)}    # values of the label, in the order of the classes"
+    names = "null" if columns is None else _format_list(columns)
+    yield f"    columns: {names}    # names in the order of the file, for a file without a header"
+    yield f"    {_delimiter_line(file)}"
 
 
-def _label(found: Guess) -> Iterator[str]:
-    yield f"label: {_scalar(found.label)}"
-    yield f"classes: {_listed(found.classes)}    # of two the positive one last; {describe_shares(found)}"
+def _label_lines(file: FileDescription) -> Iterator[str]:
+    yield f"label: {_format_scalar(file.label)}"
+    yield f"classes: {_format_list(file.classes)}    # of two the positive one last; {describe_class_counts(file)}"
 
 
-def _delimiter(found: Guess) -> str:
-    delimiter = "null" if found.delimiter in (None, ",") else _scalar(found.delimiter)
+def _delimiter_line(file: FileDescription) -> str:
+    delimiter = "null" if file.delimiter in (None, ",") else _format_scalar(file.delimiter)
     return f"delimiter: {delimiter}    # null: detect"
 
 
-def describe_shares(found: Guess) -> str:
-    """How many rows each class has."""
-    pairs = zip(found.classes, found.counts, strict=True)
-    return escape_controls(", ".join(f"{one}: {count:,}" for one, count in pairs)) + f" of {sum(found.counts):,} rows"
+def describe_class_counts(file: FileDescription) -> str:
+    """Return the number of rows of each class, for people."""
+    pairs = zip(file.classes, file.counts, strict=True)
+    counts = escape_controls(", ".join(f"{name}: {count:,}" for name, count in pairs))
+    return f"{counts} of {sum(file.counts):,} rows"
 
 
-def _scalar(value: Any) -> str:
-    """A value as yaml has it."""
+def _format_scalar(value: Any) -> str:
+    """Return a value as yaml."""
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() else repr(value)
     if not isinstance(value, str):
         return str(value)
     if "${" in value:
         raise UserError(
-            f"{shorten(value)} cannot stand in a config, which would look for a setting of that name. Rename it."
+            f"{shorten(value)} cannot stand in a config, because ${{…}} refers to a setting there. Rename it."
         )
-    return _key(value)
+    return _format_key(value)
 
 
-def _key(name: str) -> str:
-    """A name as yaml has it, in quotes unless it can be taken for nothing else."""
-    return name if _PLAIN.fullmatch(name) and name.lower() not in _WORDS else json.dumps(name, ensure_ascii=False)
+def _format_key(name: str) -> str:
+    """Return a name as yaml, in quotes unless yaml reads it as a text without them."""
+    return (
+        name
+        if _UNQUOTED_NAME.fullmatch(name) and name.lower() not in _YAML_KEYWORDS
+        else json.dumps(name, ensure_ascii=False)
+    )
 
 
-def _listed(values: Sequence[Any]) -> str:
-    return f"[{', '.join(map(_scalar, values))}]"
+def _format_list(values: Sequence[Any]) -> str:
+    return f"[{', '.join(map(_format_scalar, values))}]"
 
 
-def _mapped(values: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{_key(name)}: {_scalar(value)}" for name, value in values.items()) + "}"
+def _format_mapping(values: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{_format_key(name)}: {_format_scalar(value)}" for name, value in values.items()) + "}"

@@ -1,4 +1,4 @@
-"""Tables: the columns of a CSV or Parquet file become features; rows are balanced and split."""
+"""Tables: encode the columns of a CSV or Parquet file as features, balance the classes and split the rows."""
 
 from __future__ import annotations
 
@@ -16,55 +16,64 @@ import numpy as np
 from cfeval_cli.core import Bools, Codes, Dataset, Feature, Floats, Ints, Split
 from cfeval_cli.dataset.cells import (
     Layout,
-    Sheet,
+    RawTable,
     format_date,
     is_infinite,
-    matching,
-    number,
+    make_matcher,
     parse_amount,
     parse_date,
+    parse_number,
 )
-from cfeval_cli.dataset.sources import File, Found, find_all
-from cfeval_cli.dataset.split import PARTS, check_own, check_shares, held_out, own_values, shuffled
+from cfeval_cli.dataset.sources import File, VerifiedFile, find_files
+from cfeval_cli.dataset.split import (
+    PARTS,
+    check_predefined_split,
+    check_shares,
+    get_part_values,
+    hold_out_validation,
+    split_by_shares,
+)
 from cfeval_cli.errors import UserError, check_int, check_option, did_you_mean, shorten
 from cfeval_cli.seeding import make_stream
 
-Cells = Sequence[str | None]  # of a column; None where nothing is said
-EncodedColumn = tuple[Codes, Feature, Mapping[str, Any]]  # the feature, and what was found in the data to make it
+ColumnCells = Sequence[str | None]  # None: missing
+EncodedColumn = tuple[Codes, Feature, Mapping[str, Any]]  # with what was fitted to the data, such as cuts
 
 
-class Column(ABC):
-    """How one column becomes a feature; a missing cell is a value of its own, the last."""
+class ColumnEncoder(ABC):
+    """How a column becomes a feature; a missing cell is a value of its own, the last one."""
 
     @abstractmethod
-    def encode(self, name: str, cells: Cells) -> EncodedColumn:
-        """Codes, the feature, and what was fitted."""
+    def encode(self, name: str, cells: ColumnCells) -> EncodedColumn:
+        """Return the codes of the cells, the feature, and what was fitted."""
 
 
 @dataclass(frozen=True)
-class Number(Column):
-    """Numbers as they are: a code for each that occurs, ascending."""
+class Number(ColumnEncoder):
+    """Numbers as they are: one code for each distinct number, ascending."""
 
-    def encode(self, name: str, cells: Cells) -> EncodedColumn:
-        """Nothing is lost: whole numbers stay whole where every row has one, as pandas reads them."""
-        numbers, there = _numbers(cells)
+    def encode(self, name: str, cells: ColumnCells) -> EncodedColumn:
+        """Encode numbers without loss; they are integers if every cell is one, as pandas reads them."""
+        numbers, present = _parse_numbers(cells)
         texts = {cell or "" for cell in cells}
-        if there.all() and all(map(_WHOLE.fullmatch, texts)):
-            wholes = {text: int(text) for text in texts}
-            with contextlib.suppress(OverflowError):  # too large for a machine's integers
-                numbers = np.array([wholes[cell or ""] for cell in cells], dtype=np.int64)
-        known, inverse = np.unique(numbers[there] + 0, return_inverse=True)  # no -0
-        codes = np.full(len(cells), len(known), dtype=np.int32)
-        codes[there] = inverse
-        names = tuple(repr(number).removesuffix(".0") for number in known.tolist())
-        if there.all():
-            return codes, Feature(name, names, kind="number", numbers=known), {}
-        feature = Feature(name, (*names, MISSING), kind="number", numbers=np.append(known, np.nan), missing=len(known))
+        if present.all() and all(map(_INTEGER.fullmatch, texts)):
+            integers = {text: int(text) for text in texts}
+            with contextlib.suppress(OverflowError):  # beyond 64 bits
+                numbers = np.array([integers[cell or ""] for cell in cells], dtype=np.int64)
+        distinct, inverse = np.unique(numbers[present] + 0, return_inverse=True)  # + 0 turns -0.0 into 0.0
+        codes = np.full(len(cells), len(distinct), dtype=np.int32)
+        codes[present] = inverse
+        names = tuple(repr(number).removesuffix(".0") for number in distinct.tolist())
+        if present.all():
+            return codes, Feature(name, names, kind="number", numbers=distinct), {}
+        feature = Feature(
+            name, (*names, MISSING), kind="number", numbers=np.append(distinct, np.nan), missing=len(distinct)
+        )
         return codes, feature, {}
 
 
 @dataclass(frozen=True)
-class Amount(Column):
+class Amount(ColumnEncoder):
     """Numbers with thousands separators, a currency sign or a percent sign: $1,234.50 is 1234.5, and 27% is 27."""
 
     decimal: str = "."  # the decimal sign; the other of point and comma separates thousands
@@ -72,7 +81,7 @@ class Amount(Column):
     def __post_init__(self) -> None:
         check_option("decimal", self.decimal, (".", ","))
 
-    def encode(self, name: str, cells: Cells) -> EncodedColumn:
+    def encode(self, name: str, cells: ColumnCells) -> EncodedColumn:
         """Encode the plain numbers as Number does."""
         amounts = {cell: parse_amount(cell, self.decimal) for cell in set(cells) if cell is not None}
         plain: dict[str | None, str | None] = {None: None}
@@ -82,18 +91,18 @@ class Amount(Column):
             amount = amounts[cell]
             if amount is None:
                 example = "$1,234.50" if self.decimal == "." else "1.234,50 €"
-                raise _BadCell(row, f"{shorten(cell)} is not an amount such as {example}.")
+                raise _InvalidCell(row, f"{shorten(cell)} is not an amount such as {example}.")
             plain[cell] = amount[0]
         return Number().encode(name, [plain[cell] for cell in cells])
 
 
 @dataclass(frozen=True)
-class Date(Column):
+class Date(ColumnEncoder):
     """Dates, as the number of days since 1970-01-01."""
 
     format: str | None = None  # of datetime.strptime, such as "%d/%m/%Y"; None: ISO 8601
 
-    def encode(self, name: str, cells: Cells) -> EncodedColumn:
+    def encode(self, name: str, cells: ColumnCells) -> EncodedColumn:
         """Encode the days as Number does; the names of the values are dates."""
         days = {cell: parse_date(cell, self.format) for cell in set(cells) if cell is not None}
         plain: dict[str | None, str | None] = {None: None}
@@ -103,7 +112,7 @@ class Date(Column):
             day = days[cell]
             if day is None:
                 form = "such as 2024-05-31" if self.format is None else f"of the form {self.format}"
-                raise _BadCell(row, f"{shorten(cell)} is not a date {form}.")
+                raise _InvalidCell(row, f"{shorten(cell)} is not a date {form}.")
             plain[cell] = repr(day).removesuffix(".0")
         codes, feature, fitted = Number().encode(name, [plain[cell] for cell in cells])
         numbers = [] if feature.numbers is None else feature.numbers.tolist()
@@ -112,190 +121,192 @@ class Date(Column):
 
 
 @dataclass(frozen=True)
-class Category(Column):
-    """Text values, some of them put together in groups."""
+class Category(ColumnEncoder):
+    """Texts as categories, in alphabetical order; `groups` combines some of them."""
 
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def encode(self, name: str, cells: Cells) -> EncodedColumn:
-        """Values in alphabetical order."""
+    def encode(self, name: str, cells: ColumnCells) -> EncodedColumn:
+        """Encode the texts in alphabetical order."""
         group_of = {old: new for new, olds in self.groups.items() for old in olds}
         grouped = [None if cell is None else group_of.get(cell, cell) for cell in cells]
-        # not by NumPy, which gives every cell the room that the longest needs
+        # without NumPy, which would store each text with the length of the longest
         values = sorted({cell for cell in grouped if cell is not None})
         code: dict[str | None, int] = {value: i for i, value in enumerate(values)}
         code[None] = len(values)
         codes = np.array([code[cell] for cell in grouped], dtype=np.int32)
-        return codes, _with_missing(Feature(name, tuple(values)), codes), {}
+        return codes, _add_missing(Feature(name, tuple(values)), codes), {}
 
 
 @dataclass(frozen=True)
-class Quartiles(Column):
-    """Numbers, cut at the quartiles of all rows."""
+class Quartiles(ColumnEncoder):
+    """Numbers in bins, cut at the quartiles of all rows."""
 
-    def encode(self, name: str, cells: Cells) -> EncodedColumn:
-        """The lowest quarter first; equal quartiles make fewer bins."""
-        numbers, there = _numbers(cells)
-        cuts = np.unique(np.percentile(numbers[there], [25, 50, 75]))
+    def encode(self, name: str, cells: ColumnCells) -> EncodedColumn:
+        """Encode the bins in ascending order; equal quartiles make fewer bins."""
+        numbers, present = _parse_numbers(cells)
+        cuts = np.unique(np.percentile(numbers[present], [25, 50, 75]))
         first, last = f"{name} ≤ {cuts[0]:g}", f"{name} > {cuts[-1]:g}"
         between = [f"{low:g} < {name} ≤ {high:g}" for low, high in pairwise(cuts)]
-        codes = _cut(numbers, there, cuts)
+        codes = _assign_bins(numbers, present, cuts)
         feature = Feature(name, (first, *between, last), ordered=True)
-        return codes, _with_missing(feature, codes), {"cuts": cuts.tolist()}
+        return codes, _add_missing(feature, codes), {"cuts": cuts.tolist()}
 
 
 @dataclass(frozen=True)
-class Tiers(Column):
+class Tiers(ColumnEncoder):
     """Amounts that are mostly zero: None, Low or High, split at the median of the non-zero ones."""
 
-    def encode(self, name: str, cells: Cells) -> EncodedColumn:
-        """None, Low, High."""
-        numbers, there = _numbers(cells)
-        some = numbers[there & (numbers > 0)]
-        median = float(np.median(some)) if len(some) else 0.0
-        codes = _cut(numbers, there, np.array([0.0, median]))
+    def encode(self, name: str, cells: ColumnCells) -> EncodedColumn:
+        """Encode the tiers in the order None, Low, High."""
+        numbers, present = _parse_numbers(cells)
+        positive = numbers[present & (numbers > 0)]
+        median = float(np.median(positive)) if len(positive) else 0.0
+        codes = _assign_bins(numbers, present, np.array([0.0, median]))
         feature = Feature(name, ("None", "Low", "High"), ordered=True)
-        return codes, _with_missing(feature, codes), {"median": median}
+        return codes, _add_missing(feature, codes), {"median": median}
 
 
-_FILES = (File, float, type(None))  # what a part can be that is no value of a column: a file, or a share, or not given
+_FILE_SPLIT_TYPES = (File, float, type(None))  # of a part in a split by files: a file, a share, or not given
 
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV or Parquet file of two classes or more."""
+    """A CSV or Parquet file with a label of two or more classes."""
 
     name: str
     file: File
-    features: Mapping[str, Column | str]  # by column; a kind such as number stands for its class
+    features: Mapping[str, ColumnEncoder | str]  # by column; a kind such as number stands for its class
     label: str
-    classes: Sequence[Any]  # the label's values, of two the positive one last
-    columns: Sequence[str] | None = None  # of the file, in order; None: its first line names them
-    header: bool | None = None  # whether the first line has the columns' names; None: look
-    delimiter: str | None = None  # None: look
+    classes: Sequence[Any]  # values of the label; of two classes the positive one is last
+    columns: Sequence[str] | None = None  # of the file, in order; None: the first line names them
+    header: bool | None = None  # whether the first line has the column names; None: detect
+    delimiter: str | None = None  # None: detect
     skip_lines: int = 0  # before the table begins
     positions: Mapping[str, int] = field(default_factory=dict)  # from 1, of columns whose name occurs twice
-    missing: Sequence[Any] | Mapping[str, Sequence[Any]] = ()  # what a cell says that says nothing; or by column
+    missing: Sequence[Any] | Mapping[str, Sequence[Any]] = ()  # cells that count as missing; or by column
     balance: bool = True
     split: Sequence[float] | Mapping[str, Any] = (0.8, 0.1, 0.1)  # shares; or parts by a column, or by files
-    candidates: int = 32  # of a number: the quantiles of its training values that a search tries at most
+    candidates: int = 32  # quantiles of the training values of a number that a search tries at most
     immutable: Sequence[str] = ()  # features that no search may change
-    only: Mapping[str, str] | None = field(default_factory=dict)  # features that may go up only, or down
+    only: Mapping[str, str] | None = field(default_factory=dict)  # features that may change in one direction only
     reference: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.label in self.features:
-            raise ValueError(f"features has the label, {self.label}: a model would be told the answer. Leave it out")
-        named = (*self.features, self.label, *([self._by_column] if self._by_column else []))
+            raise ValueError(f"features contains the label, {self.label}, so the model would see it. Remove it")
+        named = (*self.features, self.label, *([self._split_column] if self._split_column else []))
         missing = [] if self.columns is None else [name for name in named if name not in self.columns]
         if missing:
             raise ValueError(f"columns does not list {', '.join(missing)}")
         if self.columns is None and self.header is False:
             raise ValueError("columns must name the columns of a file without a header (header: false)")
-        told = [name if number(name) is None else number(name) for name in map(str, self.classes)]
-        if len(told) < 2 or len(set(told)) < len(told):
+        classes = [name if parse_number(name) is None else parse_number(name) for name in map(str, self.classes)]
+        if len(classes) < 2 or len(set(classes)) < len(classes):
             raise ValueError(f"classes must name two values of {self.label} or more, not {list(self.classes)}")
         self._check_split()
         self._check_missing()
         self._check_constraints()
         for name, kind in self.features.items():
-            _column(name, kind)
-        for name, place in self.positions.items():
-            check_int(f"positions.{name}", place, 1)
+            _make_encoder(name, kind)
+        for name, position in self.positions.items():
+            check_int(f"positions.{name}", position, 1)
         check_int("skip_lines", self.skip_lines, 0)
         check_int("candidates", self.candidates, 2)
         if self.delimiter is not None and len(self.delimiter) != 1:
-            raise ValueError(f"delimiter must be one character such as ';', or null to look, not {self.delimiter!r}")
+            raise ValueError(f"delimiter must be one character such as ';', or null to detect, not {self.delimiter!r}")
 
     def _check_split(self) -> None:
         if not isinstance(self.split, Mapping):
             check_shares(self.split)
             return
-        check_own(self.split)
-        odd = [] if self._by_column else [part for part in PARTS if not isinstance(self.split.get(part), _FILES)]
-        if odd:
-            raise ValueError(f"split.{odd[0]} must be a file, with _target_, unless split.column names a column")
-        if self._by_column == self.label:
-            raise ValueError(f"split.column={self._by_column} is the label. Name the column that divides the rows")
-        if self._by_column in self.features:
+        check_predefined_split(self.split)
+        invalid = [part for part in PARTS if not isinstance(self.split.get(part), _FILE_SPLIT_TYPES)]
+        if invalid and not self._split_column:
+            raise ValueError(f"split.{invalid[0]} must be a file, with _target_, unless split.column names a column")
+        if self._split_column == self.label:
+            raise ValueError(f"split.column={self._split_column} is the label. Name the column that divides the rows")
+        if self._split_column in self.features:
             raise ValueError(
-                f"split.column={self._by_column} is also a feature. Remove it from features: "
-                f"'~dataset.features.{self._by_column}'"
+                f"split.column={self._split_column} is also a feature. Remove it from features: "
+                f"'~dataset.features.{self._split_column}'"
             )
         if self.balance:
-            raise ValueError("balance: true leaves rows out of a split that the data have. Set balance: false")
+            raise ValueError("balance: true would remove rows of a predefined split. Set balance: false")
 
     def _check_missing(self) -> None:
         if isinstance(self.missing, Mapping):
-            odd = [name for name in self.missing if name not in self.features]
-            if odd:
-                raise ValueError(f"missing.{odd[0]} is no feature.{did_you_mean(odd[0], self.features)}")
+            unknown = [name for name in self.missing if name not in self.features]
+            if unknown:
+                raise ValueError(f"missing.{unknown[0]} is not a feature.{did_you_mean(unknown[0], self.features)}")
             lists: list[Any] = list(self.missing.values())
         else:
             lists = [self.missing]
-        if any(isinstance(said, str) or not isinstance(said, Sequence) for said in lists):
+        if any(isinstance(markers, str) or not isinstance(markers, Sequence) for markers in lists):
             raise ValueError(f"missing must be a list such as [-9, unknown], or one for each column: {self.missing!r}")
 
     def _check_constraints(self) -> None:
         for key, names in (("immutable", self.immutable), ("only", self.only or {})):
             if isinstance(names, str):
                 raise ValueError(f"{key} must be a list such as [age, sex], not {names!r}")
-            odd = [name for name in names if name not in self.features]
-            if odd:
-                raise ValueError(f"{key} names {odd[0]}, which is no feature.{did_you_mean(odd[0], self.features)}")
-        for name, way in (self.only or {}).items():
-            check_option(f"only.{name}", way, ("up", "down"))
+            unknown = [name for name in names if name not in self.features]
+            if unknown:
+                raise ValueError(
+                    f"{key} names {unknown[0]}, which is not a feature.{did_you_mean(unknown[0], self.features)}"
+                )
+        for name, direction in (self.only or {}).items():
+            check_option(f"only.{name}", direction, ("up", "down"))
             if name in self.immutable:
-                raise ValueError(f"{name} is immutable, and only says that it may go {way}. Leave one of the two out")
+                raise ValueError(f"{name} is in immutable and in only ({direction}). Remove it from one of the two")
 
-    def _constrained(self, feature: Feature) -> Feature:
-        """The feature, with where it may go."""
+    def _constrain(self, feature: Feature) -> Feature:
+        """Return the feature with the changes that `immutable` and `only` allow."""
         if feature.name in self.immutable:
             return replace(feature, moves="none")
-        way = (self.only or {}).get(feature.name)
-        if way is None:
+        direction = (self.only or {}).get(feature.name)
+        if direction is None:
             return feature
         if not feature.rising:
             raise UserError(
-                f"dataset.only.{feature.name}={way}: a category has no up and down. Make it a number, or immutable."
+                f"dataset.only.{feature.name}={direction}: a category has no up and down. Make it a number, or "
+                "immutable."
             )
-        return replace(feature, moves="up" if way == "up" else "down")
+        return replace(feature, moves="up" if direction == "up" else "down")
 
     @property
-    def _by_column(self) -> str | None:
-        """The column that divides the rows, if one does."""
+    def _split_column(self) -> str | None:
+        """The column that divides the rows, if the split is by a column."""
         return self.split.get("column") if isinstance(self.split, Mapping) else None
 
     @property
     def _files(self) -> list[File]:
-        """The one file, or those of the parts."""
-        if not isinstance(self.split, Mapping) or self._by_column:
+        """The file of all rows, or the files of the parts."""
+        if not isinstance(self.split, Mapping) or self._split_column:
             return [self.file]
-        return [self.file, *(one for part in PARTS[1:] if isinstance(one := self.split.get(part), File))]
+        return [self.file, *(file for part in PARTS[1:] if isinstance(file := self.split.get(part), File))]
 
-    def fetch(self, data_dir: Path) -> list[Found]:
-        """Make sure that the data folder has the file."""
-        return find_all(self._files, data_dir)
+    def fetch(self, data_dir: Path) -> list[VerifiedFile]:
+        """Find the files of the table; fetch those that are missing."""
+        return find_files(self._files, data_dir)
 
     def load(self, data_dir: Path, seed: int) -> Dataset:
-        """Read, encode on all rows, balance without replacement, split."""
-        found = self.fetch(data_dir)
+        """Read the files, encode the columns on all rows, balance without replacement, and split."""
+        files = self.fetch(data_dir)
         layout = Layout(self.columns, self.header, self.delimiter, self.skip_lines, self.positions)
-        wanted = [*self.features, self.label, *([self._by_column] if self._by_column else [])]
-        sheets = [layout.read(one.path, wanted) for one in found]
-        rows = _Joined(sheets)
-        labels = self._labels(rows)
+        wanted = [*self.features, self.label, *([self._split_column] if self._split_column else [])]
+        rows = _JoinedTables([layout.read(file.path, wanted) for file in files])
+        labels = self._encode_labels(rows)
         columns, features, fitted = [], [], {}
         for name, kind in self.features.items():
-            codes, feature, facts = self._encoded(rows, name, _column(name, kind))
+            codes, feature, column_fitted = self._encode_column(rows, name, _make_encoder(name, kind))
             columns.append(codes)
-            features.append(self._constrained(feature))
-            fitted[name] = dict(facts)
+            features.append(self._constrain(feature))
+            fitted[name] = dict(column_fitted)
         table = np.stack(columns, axis=1)
-        chosen = self._balanced(labels, seed) if self.balance else np.arange(len(labels))
-        train, validation, test = self._parts(rows, chosen, seed)
+        row_ids = self._balance(labels, seed) if self.balance else np.arange(len(labels))
+        train, validation, test = self._split_rows(rows, row_ids, seed)
         if not (len(train) and len(validation) and len(test)):
-            raise UserError(f"{rows.path}: {len(chosen)} rows are too few for a split of {self._told_split}.")
+            raise UserError(f"{rows.path}: {len(row_ids)} rows are too few for a split {self._describe_split()}.")
         if len(np.unique(labels[train])) < 2:
             raise UserError(f"{rows.path}: all training rows are of one class in column {self.label}.")
         frequencies = tuple(
@@ -311,13 +322,13 @@ class Table:
             validation=Split(validation, table[validation], labels[validation]),
             test=Split(test, table[test], labels[test]),
             frequencies=frequencies,
-            candidates=tuple(self._tried(feature, table[train, j]) for j, feature in enumerate(features)),
+            candidates=tuple(self._select_candidates(feature, table[train, j]) for j, feature in enumerate(features)),
             origin={
-                "file": ", ".join(one.path.name for one in found),
-                "source": ", ".join(dict.fromkeys(one.source for one in found)),
-                "sha256": ", ".join(one.sha256 for one in found),
+                "file": ", ".join(file.path.name for file in files),
+                "source": ", ".join(dict.fromkeys(file.source for file in files)),
+                "sha256": ", ".join(file.sha256 for file in files),
                 "rows_read": len(labels),
-                "rows_used": len(chosen),
+                "rows_used": len(row_ids),
                 "rows_whole": len(labels),
                 "complete": True,
             },
@@ -325,90 +336,91 @@ class Table:
             reference=dict(self.reference),
         )
 
-    def _encoded(self, rows: _Joined, name: str, column: Column) -> EncodedColumn:
-        """One column as a feature; a cell that it cannot be is told by its place."""
-        cells = self._given(name, rows.cells(name))
+    def _encode_column(self, rows: _JoinedTables, name: str, encoder: ColumnEncoder) -> EncodedColumn:
+        """Encode one column; UserError with the position of a cell that cannot be encoded."""
+        cells = self._mark_missing(name, rows.get_cells(name))
         if all(cell is None for cell in cells):
-            raise UserError(f"{rows.path}: column {name} is empty. Leave it out of dataset.features.")
+            raise UserError(f"{rows.path}: column {name} is empty. Remove it from dataset.features.")
         try:
-            encoded = column.encode(name, cells)
-        except _BadCell as bad:
-            raise UserError(f"{rows.where(bad.row)}, column {name}: {bad.reason}{rows.hint(bad.row)}") from None
-        # a constant column could be named by an explainer but never edited
+            encoded = encoder.encode(name, cells)
+        except _InvalidCell as invalid:
+            position, hint = rows.describe_position(invalid.row), rows.header_hint(invalid.row)
+            raise UserError(f"{position}, column {name}: {invalid.reason}{hint}") from None
+        # an explainer could select a constant column, but no search could change it
         if len(np.unique(encoded[0])) < 2:
-            raise UserError(f"{rows.path}: column {name} has one value only. Leave it out of dataset.features.")
+            raise UserError(f"{rows.path}: column {name} has one value only. Remove it from dataset.features.")
         return encoded
 
-    @property
-    def _told_split(self) -> str:
+    def _describe_split(self) -> str:
         if not isinstance(self.split, Mapping):
-            return str(list(self.split))
-        return f"its own, by column {self._by_column}" if self._by_column else "its own, by files"
+            return f"of {list(self.split)}"
+        return f"by column {self._split_column}" if self._split_column else "by files"
 
-    def _parts(self, rows: _Joined, chosen: Ints, seed: int) -> tuple[Ints, Ints, Ints]:
-        """Train, validation and test, by shares, by a column or by files."""
+    def _split_rows(self, rows: _JoinedTables, row_ids: Ints, seed: int) -> tuple[Ints, Ints, Ints]:
+        """Return train, validation and test rows, by shares, by a column or by files."""
         if not isinstance(self.split, Mapping):
-            return shuffled(chosen, self.split, seed)
-        if self._by_column:
-            of = self._divided(rows, self._by_column, {part: own_values(self.split, part) for part in PARTS})
+            return split_by_shares(row_ids, self.split, seed)
+        if self._split_column:
+            values = {part: get_part_values(self.split, part) for part in PARTS}
+            part_of_row = self._assign_parts(rows, self._split_column, values)
         else:
-            given = [i for i, part in enumerate(PARTS) if i == 0 or isinstance(self.split.get(part), File)]
-            of = np.repeat(given, [len(sheet.lines) for sheet in rows.sheets])
-        train, validation, test = (chosen[of[chosen] == i] for i in range(3))
+            parts = [i for i, part in enumerate(PARTS) if i == 0 or isinstance(self.split.get(part), File)]
+            part_of_row = np.repeat(parts, [len(table.row_numbers) for table in rows.tables])
+        train, validation, test = (row_ids[part_of_row[row_ids] == i] for i in range(3))
         if not len(validation) and len(train) > 1:
-            train, validation = held_out(train, self.split, seed)
+            train, validation = hold_out_validation(train, self.split, seed)
         return train, validation, test
 
     @staticmethod
-    def _divided(rows: _Joined, column: str, values: Mapping[str, list[Any]]) -> Ints:
-        """The number of the part (n,) that each row belongs to, as a column says."""
-        said = [(value, part) for part in PARTS for value in values[part]]
-        match, cells = matching([value for value, _ in said]), rows.cells(column)
-        known = {cell: match(cell) for cell in set(cells)}
+    def _assign_parts(rows: _JoinedTables, column: str, values: Mapping[str, list[Any]]) -> Ints:
+        """Return the index of the part (n,) that each row belongs to, by its value in a column."""
+        pairs = [(value, part) for part in PARTS for value in values[part]]
+        match, cells = make_matcher([value for value, _ in pairs]), rows.get_cells(column)
+        matches = {cell: match(cell) for cell in set(cells)}
         for row, cell in enumerate(cells):
-            if known[cell] is None:
-                told = ", ".join(str(value) for value, _ in said)
+            if matches[cell] is None:
+                options = ", ".join(str(value) for value, _ in pairs)
                 raise UserError(
-                    f"{rows.where(row)}, column {column}: {shorten(cell)} is none of {told}, which dataset.split names."
-                    + rows.hint(row)
+                    f"{rows.describe_position(row)}, column {column}: {shorten(cell)} is none of {options}, the values "
+                    f"in dataset.split.{rows.header_hint(row)}"
                 )
-        part_of = {cell: PARTS.index(said[place][1]) for cell, place in known.items() if place is not None}
+        part_of = {cell: PARTS.index(pairs[index][1]) for cell, index in matches.items() if index is not None}
         return np.array([part_of[cell] for cell in cells])
 
-    def _given(self, name: str, cells: Sequence[str]) -> Cells:
-        """The cells, None for those that say nothing."""
-        said = self.missing.get(name, ()) if isinstance(self.missing, Mapping) else self.missing
-        match = matching(["", *said])
-        known = {cell: match(cell) is not None for cell in set(cells)}
-        return [None if known[cell] else cell for cell in cells]
+    def _mark_missing(self, name: str, cells: Sequence[str]) -> ColumnCells:
+        """Return the cells, with None for missing ones."""
+        markers = self.missing.get(name, ()) if isinstance(self.missing, Mapping) else self.missing
+        match = make_matcher(["", *markers])
+        is_missing = {cell: match(cell) is not None for cell in set(cells)}
+        return [None if is_missing[cell] else cell for cell in cells]
 
-    def _tried(self, feature: Feature, train: Codes) -> Codes:
-        """The values that a search may try: all, but of a number quantiles; missing only if training rows have it."""
+    def _select_candidates(self, feature: Feature, train: Codes) -> Codes:
+        """Return the values that a search may try: all, or quantiles of a number; missing if training rows have it."""
         codes = np.arange(len(feature.values), dtype=np.int32)
         if feature.kind == "number":
-            known = train[train != feature.missing]
+            present = train[train != feature.missing]
             shares = np.linspace(0, 1, self.candidates)
-            codes = np.unique(known)
+            codes = np.unique(present)
             if len(codes) > self.candidates:  # codes are in the order of the numbers
-                codes = np.unique(np.quantile(known, shares, method="inverted_cdf"))
+                codes = np.unique(np.quantile(present, shares, method="inverted_cdf"))
         elif feature.missing is not None:
             codes = np.delete(codes, feature.missing)
         if feature.missing is not None and (train == feature.missing).any():
             codes = np.append(codes, feature.missing)
         return codes.astype(np.int32)
 
-    def _labels(self, rows: _Joined) -> Ints:
-        match, cells = matching(self.classes), rows.cells(self.label)
-        index = {cell: match(cell) for cell in set(cells)}
+    def _encode_labels(self, rows: _JoinedTables) -> Ints:
+        match, cells = make_matcher(self.classes), rows.get_cells(self.label)
+        class_of = {cell: match(cell) for cell in set(cells)}
         for row, cell in enumerate(cells):
-            if index[cell] is None:
-                seen = list(dict.fromkeys(cells))
-                more = f" The column has {', '.join(map(shorten, seen[:5]))}{' …' * (len(seen) > 5)}."
+            if class_of[cell] is None:
+                distinct = list(dict.fromkeys(cells))
+                values = f" The column has {', '.join(map(shorten, distinct[:5]))}{' …' * (len(distinct) > 5)}."
                 raise UserError(
-                    f"{rows.where(row)}, column {self.label}: {shorten(cell)} is not one of dataset.classes "
-                    f"{list(self.classes)}.{more}{rows.hint(row)}"
+                    f"{rows.describe_position(row)}, column {self.label}: {shorten(cell)} is not one of "
+                    f"dataset.classes {list(self.classes)}.{values}{rows.header_hint(row)}"
                 )
-        labels = np.array([index[cell] for cell in cells], dtype=np.int64)
+        labels = np.array([class_of[cell] for cell in cells], dtype=np.int64)
         missing = [str(name) for i, name in enumerate(self.classes) if not (labels == i).any()]
         if len(missing) == len(self.classes) - 1:
             raise UserError(f"{rows.path}: all rows are of one class in column {self.label}.")
@@ -416,71 +428,72 @@ class Table:
             raise UserError(f"{rows.path}: no row is of class {', '.join(missing)} in column {self.label}.")
         return labels
 
-    def _balanced(self, labels: Ints, seed: int) -> Ints:
-        """As many rows of each class as the smaller has, none of them twice."""
+    def _balance(self, labels: Ints, seed: int) -> Ints:
+        """Draw rows without replacement, as many of each class as the smallest class has."""
         size = np.bincount(labels, minlength=len(self.classes)).min()
         rng = make_stream(seed, "dataset.balance")
-        kept = [rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in range(len(self.classes))]
-        return np.sort(np.concatenate(kept))
+        drawn = [rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in range(len(self.classes))]
+        return np.sort(np.concatenate(drawn))
 
 
 @dataclass(frozen=True)
-class _Joined:
-    """The rows of one file, or of several, one after the other."""
+class _JoinedTables:
+    """The rows of several files, one file after the other."""
 
-    sheets: Sequence[Sheet]
+    tables: Sequence[RawTable]
 
     @property
     def path(self) -> str:
         """The files, for messages."""
-        return ", ".join(str(sheet.path) for sheet in self.sheets)
+        return ", ".join(str(table.path) for table in self.tables)
 
-    def cells(self, name: str) -> list[str]:
-        """A column."""
-        return [cell for sheet in self.sheets for cell in sheet.cells[name]]
+    def get_cells(self, name: str) -> list[str]:
+        """Return the cells of a column."""
+        return [cell for table in self.tables for cell in table.cells[name]]
 
-    def _at(self, row: int) -> tuple[Sheet, int]:
-        for sheet in self.sheets:
-            if row < len(sheet.lines):
-                return sheet, row
-            row -= len(sheet.lines)
+    def _find_row(self, row: int) -> tuple[RawTable, int]:
+        for table in self.tables:
+            if row < len(table.row_numbers):
+                return table, row
+            row -= len(table.row_numbers)
         raise IndexError(row)
 
-    def where(self, row: int) -> str:
-        """The place of a row, for messages."""
-        sheet, own = self._at(row)
-        return sheet.where(own)
+    def describe_position(self, row: int) -> str:
+        """Return the file and the line of a row, for messages."""
+        table, own_row = self._find_row(row)
+        return table.describe_position(own_row)
 
-    def hint(self, row: int) -> str:
-        """What may be wrong with a row that is not as it should be."""
-        sheet, own = self._at(row)
-        return " The first line looks like a header: set dataset.header=true." if own == 0 and sheet.headed else ""
+    def header_hint(self, row: int) -> str:
+        """Return how to set `header`, if an invalid row is a header that was read as data; else an empty string."""
+        table, own_row = self._find_row(row)
+        is_header = own_row == 0 and table.starts_with_header
+        return " The first line looks like a header: set dataset.header=true." if is_header else ""
 
 
-class _BadCell(Exception):
+class _InvalidCell(Exception):
     def __init__(self, row: int, reason: str) -> None:
         self.row, self.reason = row, reason
 
 
-def _column(name: str, kind: Column | str) -> Column:
-    """A column's class, or the one that a word stands for: number is Number."""
-    if isinstance(kind, Column):
+def _make_encoder(name: str, kind: ColumnEncoder | str) -> ColumnEncoder:
+    """Return the encoder of a column, which may be given by its name in lower case: number is Number()."""
+    if isinstance(kind, ColumnEncoder):
         return kind
-    kinds = {one.__name__.lower(): one for one in Column.__subclasses__()}
-    if kind not in kinds:
+    encoders = {encoder.__name__.lower(): encoder for encoder in ColumnEncoder.__subclasses__()}
+    if kind not in encoders:
         raise ValueError(
-            f"features.{name}: {kind!r} is no kind of column.{did_you_mean(str(kind), kinds)} "
-            f"Write {', '.join(kinds)}, or a class with _target_"
+            f"features.{name}: {kind!r} is not a kind of column.{did_you_mean(str(kind), encoders)} "
+            f"Write {', '.join(encoders)}, or a class with _target_"
         )
-    return kinds[kind]()
+    return encoders[kind]()
 
 
-MISSING = "missing"  # the name of the value that a cell has which says nothing
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+MISSING = "missing"  # the name of the value of missing cells
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
-def _with_missing(feature: Feature, codes: Codes) -> Feature:
-    """The feature with a value more, if some cells have no other."""
+def _add_missing(feature: Feature, codes: Codes) -> Feature:
+    """Return the feature with a value for missing cells, if some codes are beyond its values."""
     size = len(feature.values)
     if not (codes == size).any():
         return feature
@@ -488,26 +501,26 @@ def _with_missing(feature: Feature, codes: Codes) -> Feature:
     return replace(feature, values=(*feature.values, name), missing=size)
 
 
-def _numbers(cells: Cells) -> tuple[Floats, Bools]:
-    """The numbers, and which cells have one; the others are 0."""
-    known = {cell: 0.0 if cell is None else number(cell) for cell in set(cells)}  # each text is looked at once
+def _parse_numbers(cells: ColumnCells) -> tuple[Floats, Bools]:
+    """Return the numbers, 0 for missing cells, and whether each cell has one."""
+    number_of = {cell: 0.0 if cell is None else parse_number(cell) for cell in set(cells)}  # parses each text once
     for row, cell in enumerate(cells):
-        if known[cell] is None and cell is not None:
-            raise _BadCell(row, f"{shorten(cell)} is not a number such as 12, -0.5 or 1e6.{_number_hint(cell)}")
-    numbers = np.array([known[cell] for cell in cells], dtype=float)
+        if number_of[cell] is None and cell is not None:
+            raise _InvalidCell(row, f"{shorten(cell)} is not a number such as 12, -0.5 or 1e6.{_number_hint(cell)}")
+    numbers = np.array([number_of[cell] for cell in cells], dtype=float)
     return numbers, np.array([cell is not None for cell in cells], dtype=bool)
 
 
 def _number_hint(cell: str) -> str:
-    """Return how to read a cell that is almost a number."""
+    """Return how to read a cell that is almost a number; empty if there is no way."""
     if is_infinite(cell):
         return f" To count it as missing, add it to dataset.missing: [{cell}]."
     if amount := parse_amount(cell):
         return f" The kind amount, instead of number, reads it as {amount[0]}."
-    point = number(cell.replace(",", "."))
-    return "" if point is None else f" Write {point:g}, with a point."
+    number = parse_number(cell.replace(",", "."))
+    return "" if number is None else f" Write {number:g}, with a point."
 
 
-def _cut(numbers: Floats, there: Bools, cuts: Floats) -> Codes:
-    """The bin of each number, the last where there is none; a number equal to a cut belongs below it."""
-    return np.where(there, np.searchsorted(cuts, numbers, side="left"), len(cuts) + 1).astype(np.int32)
+def _assign_bins(numbers: Floats, present: Bools, cuts: Floats) -> Codes:
+    """Return the bin of each number, the last for missing ones; a number equal to a cut belongs to the bin below."""
+    return np.where(present, np.searchsorted(cuts, numbers, side="left"), len(cuts) + 1).astype(np.int32)

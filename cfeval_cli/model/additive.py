@@ -26,8 +26,8 @@ from cfeval_cli.core import (
     SupportsFeatureSubset,
 )
 from cfeval_cli.errors import UserError, check_float, check_int, import_extra
-from cfeval_cli.model import blind as blindness
-from cfeval_cli.model.encoding import Columns, columns
+from cfeval_cli.model.blind import Blind, check_blind, choose_read_features, keep_features, make_mask
+from cfeval_cli.model.encoding import TableEncoder, make_table_encoder
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import draw_seed, make_stream
 
@@ -133,10 +133,10 @@ class Additive(DeclaresOutputType, SupportsFeatureSubset, Restorable):
     bins: int = 256  # into which numbers are put, at most
     learning_rate: float = 0.015
     max_rounds: int = 10_000
-    blind: blindness.Blind = ()  # features that it is not shown: names, or a share of them
+    blind: Blind = ()  # features that it is not shown: names, or a share of them
 
     def __post_init__(self) -> None:
-        blindness.check(self.blind)
+        check_blind(self.blind)
         check_int("bags", self.bags, 1)
         check_int("bins", self.bins, 2)
         check_float("learning_rate", self.learning_rate, 0, open_low=True)
@@ -152,9 +152,9 @@ class Additive(DeclaresOutputType, SupportsFeatureSubset, Restorable):
             raise UserError(f"model=additive is for tables, and {dataset.name} is a text. Use model=logistic.")
         if len(np.unique(dataset.train.labels)) < len(dataset.classes):
             raise UserError(f"model=additive: the training part of {dataset.name} lacks one of its classes.")
-        reads = blindness.read(dataset, self.blind, seed)
-        seen = blindness.narrowed(dataset, reads)
-        encoder = columns(seen, onehot=False, scale=False, fill=False, most=None)
+        reads = choose_read_features(dataset, self.blind, seed)
+        seen = keep_features(dataset, reads)
+        encoder = make_table_encoder(seen, onehot=False, scale=False, fill=False, max_categories=None)
         boosted = self._boosted(encoder, seen, draw_seed(make_stream(seed, "model")) % _SEED)
         shown = effects_of(boosted, encoder)
         outputs = shown[0].shape[1]
@@ -163,24 +163,24 @@ class Additive(DeclaresOutputType, SupportsFeatureSubset, Restorable):
             tables[j] = shown[place]
         means = np.stack([table[dataset.train.codes[:, j]].mean(axis=0) for j, table in enumerate(tables)])
         bias = np.atleast_1d(np.asarray(boosted.intercept_, dtype=np.float64))
-        read = blindness.marked(dataset.width, reads)
+        read = make_mask(dataset.width, reads)
         if outputs > 1:
             return AdditiveClasses(bias, tuple(tables), means, read)
         return AdditiveModel(LinearModel(float(bias[0]), read[:, None].astype(np.float64), tuple(tables), means))
 
-    def _boosted(self, encoder: Columns, dataset: Dataset, seed: int) -> Any:
+    def _boosted(self, encoder: TableEncoder, dataset: Dataset, seed: int) -> Any:
         """The package's model; what it warns of goes to the log."""
         from threadpoolctl import threadpool_limits
 
         glassbox = import_extra("interpret.glassbox", "model=additive", "judges")
-        kinds = ["nominal" if named else "continuous" for named in encoder.categories]
+        kinds = ["nominal" if named else "continuous" for named in encoder.is_category]
         boosted = glassbox.ExplainableBoostingClassifier(
             interactions=0, outer_bags=self.bags, max_bins=self.bins, learning_rate=self.learning_rate,
             max_rounds=self.max_rounds, feature_types=kinds, n_jobs=1, random_state=seed,
         )  # fmt: skip
         with warnings.catch_warnings(record=True) as warned, threadpool_limits(1):
             warnings.simplefilter("always")
-            boosted.fit(encoder.rows(dataset.train.codes), dataset.train.labels)
+            boosted.fit(encoder.transform(dataset.train.codes), dataset.train.labels)
         for text in dict.fromkeys(str(one.message) for one in warned):
             log.debug("model: %s", " ".join(text.split())[:_LONGEST])
         return boosted
@@ -192,11 +192,11 @@ class Additive(DeclaresOutputType, SupportsFeatureSubset, Restorable):
         return AdditiveModel(LinearModel.restored(arrays))
 
 
-def effects_of(boosted: Any, encoder: Columns) -> list[Floats]:
+def effects_of(boosted: Any, encoder: TableEncoder) -> list[Floats]:
     """The effects (V, outputs) of every value of each feature: what the package says of a table of all values."""
     sizes = [len(block) for block in encoder.blocks]
     grid = np.minimum(np.arange(max(sizes))[:, None], np.array(sizes) - 1).astype(np.int32)
-    told = np.asarray(boosted.eval_terms(encoder.rows(grid)), dtype=np.float64)
+    told = np.asarray(boosted.eval_terms(encoder.transform(grid)), dtype=np.float64)
     told = told.reshape(*told.shape[:2], -1)
     effects = [np.zeros((size, told.shape[2])) for size in sizes]
     for term, (feature,) in enumerate(boosted.term_features_):

@@ -1,4 +1,4 @@
-"""Models that are trained without some of the features: whatever those say, no prediction moves."""
+"""Train models without some of the features: no prediction depends on these."""
 
 from __future__ import annotations
 
@@ -11,56 +11,60 @@ from cfeval_cli.core import Bools, Dataset, Ints
 from cfeval_cli.errors import UserError, did_you_mean
 from cfeval_cli.seeding import make_stream
 
-Blind = Sequence[str] | float  # names of features, or the share of them that is drawn
+Blind = Sequence[str] | float  # names of the features that are left out, or the share of them that is drawn
 
 
-def check(blind: object) -> None:
-    """Refuse a setting that is neither names nor a share."""
-    share = isinstance(blind, int | float) and not isinstance(blind, bool) and 0 <= blind < 1
-    names = isinstance(blind, list | tuple) and all(isinstance(name, str) for name in blind)
-    if not share and not names:
+def check_blind(blind: object) -> None:
+    """Raise ValueError unless the setting is a list of names or a share."""
+    is_share = isinstance(blind, int | float) and not isinstance(blind, bool) and 0 <= blind < 1
+    is_list = isinstance(blind, list | tuple) and all(isinstance(name, str) for name in blind)
+    if not is_share and not is_list:
         raise ValueError(f"blind must be a list of features such as [age,sex], or a share under 1, not {blind!r}")
 
 
-def read(dataset: Dataset, blind: Blind, seed: int) -> Ints:
-    """The features that are left to read, in their order: all, all but those named, or a seeded share."""
-    everyone = np.arange(dataset.width)
+def choose_read_features(dataset: Dataset, blind: Blind, seed: int) -> Ints:
+    """Return the features that the model reads, in their order."""
+    all_features = np.arange(dataset.width)
     if not blind:
-        return everyone
+        return all_features
     if dataset.kind == "text":
-        raise UserError("model.blind is for tables: the places of a text are no columns that can be left out.")
+        raise UserError("model.blind is for tables: a position in a text is not a column that can be left out.")
     if isinstance(blind, int | float):
         if dataset.width == 1:
-            raise UserError(f"model.blind={blind}: {dataset.name} has one feature, and something must be read.")
-        size = min(max(1, round(blind * dataset.width)), dataset.width - 1)
-        return np.sort(make_stream(seed, "model.blind").permutation(dataset.width)[size:])
+            raise UserError(f"model.blind={blind}: {dataset.name} has one feature, which a model must read.")
+        n_blind = min(max(1, round(blind * dataset.width)), dataset.width - 1)
+        return np.sort(make_stream(seed, "model.blind").permutation(dataset.width)[n_blind:])
     names = [feature.name for feature in dataset.features]
-    if strange := [name for name in blind if name not in names]:
+    if unknown := [name for name in blind if name not in names]:
         raise UserError(
-            f"model.blind: {dataset.name} has no feature {strange[0]!r}.{did_you_mean(strange[0], names)} "
-            f"There is: {', '.join(names)}."
+            f"model.blind: {dataset.name} has no feature {unknown[0]!r}.{did_you_mean(unknown[0], names)} "
+            f"Its features are {', '.join(names)}."
         )
     if set(names) == set(blind):
-        raise UserError(f"model.blind names all features of {dataset.name}, and something must be read.")
+        raise UserError(f"model.blind names all features of {dataset.name}, but a model must read at least one.")
     return np.array([j for j, name in enumerate(names) if name not in blind])
 
 
-def narrowed(dataset: Dataset, reads: Ints) -> Dataset:
-    """The data with those features only."""
-    if len(reads) == dataset.width:
+def keep_features(dataset: Dataset, features: Ints) -> Dataset:
+    """Return the dataset with some of its features only."""
+    if len(features) == dataset.width:
         return dataset
-    parts = [replace(s, codes=s.codes[:, reads]) for s in (dataset.train, dataset.validation, dataset.test)]
-    features, frequencies, candidates = (
-        tuple(column[j] for j in reads) for column in (dataset.features, dataset.frequencies, dataset.candidates)
-    )
+    splits = [
+        replace(split, codes=split.codes[:, features]) for split in (dataset.train, dataset.validation, dataset.test)
+    ]
     return replace(
-        dataset, train=parts[0], validation=parts[1], test=parts[2],
-        features=features, frequencies=frequencies, candidates=candidates,
-    )  # fmt: skip
+        dataset,
+        train=splits[0],
+        validation=splits[1],
+        test=splits[2],
+        features=tuple(dataset.features[j] for j in features),
+        frequencies=tuple(dataset.frequencies[j] for j in features),
+        candidates=tuple(dataset.candidates[j] for j in features),
+    )
 
 
-def marked(width: int, reads: Ints) -> Bools:
-    """Whether each feature (M,) is read."""
-    seen = np.zeros(width, dtype=bool)
-    seen[reads] = True
-    return seen
+def make_mask(width: int, features: Ints) -> Bools:
+    """Return a mask (M,) of some of the features."""
+    mask = np.zeros(width, dtype=bool)
+    mask[features] = True
+    return mask

@@ -1,4 +1,4 @@
-"""Embeddings of the values of features, and how they are trained."""
+"""Embeddings of the values of features, and their training."""
 
 from __future__ import annotations
 
@@ -15,51 +15,52 @@ if TYPE_CHECKING:
 
 KINDS = ("tabular", "text")
 
-Binned = Mapping[int, Codes]  # for features that are numbers, the bin of each code
+BinsByFeature = Mapping[int, Codes]  # for each feature that is a number, the bin of each code
 
 
-def check_kinds(learning_rate: Mapping[str, float], batch_size: Mapping[str, int]) -> None:
-    """Refuse settings that lack a value for tables or for texts, or have a strange one."""
+def check_settings_by_kind(learning_rate: Mapping[str, float], batch_size: Mapping[str, int]) -> None:
+    """Raise ValueError unless both settings have a valid value for tables and for texts, and no other."""
     for kind in KINDS:
-        for name, given in (("learning_rate", learning_rate), ("batch_size", batch_size)):
-            if kind not in given:
+        for name, by_kind in (("learning_rate", learning_rate), ("batch_size", batch_size)):
+            if kind not in by_kind:
                 raise ValueError(f"{name} must have a value for {kind}")
-            if strange := [one for one in given if one not in KINDS]:
-                raise ValueError(f"{name} has no kind {strange[0]!r}: there is {', '.join(KINDS)}")
+            if unknown := [other for other in by_kind if other not in KINDS]:
+                raise ValueError(f"{name} has no kind {unknown[0]!r}. The kinds are {', '.join(KINDS)}")
         check_float(f"learning_rate.{kind}", learning_rate[kind], 0, open_low=True)
         check_int(f"batch_size.{kind}", batch_size[kind], 1)
 
 
-def binned(dataset: Dataset, most: int) -> Binned:
-    """The bins of all numbers."""
-    return {j: bins(dataset, j, most) for j, feature in enumerate(dataset.features) if feature.kind == "number"}
+def bin_numbers(dataset: Dataset, max_bins: int) -> BinsByFeature:
+    """Return the bins of all features that are numbers."""
+    features = [j for j, feature in enumerate(dataset.features) if feature.kind == "number"]
+    return {j: compute_bins(dataset, j, max_bins) for j in features}
 
 
-def bins(dataset: Dataset, feature: int, most: int) -> Codes:
-    """The bin of each value of a number, cut at quantiles of the training rows; what is missing has one of its own."""
-    about = dataset.features[feature]
+def compute_bins(dataset: Dataset, feature: int, max_bins: int) -> Codes:
+    """Return the bin of each value of a number, cut at quantiles of the training rows; missing has its own bin."""
+    column = dataset.features[feature]
     train = dataset.train.codes[:, feature]
-    known = train[train != about.missing]
-    # codes are in the order of the numbers, and each cut is one that occurs: no bin is without training rows
-    shares = np.linspace(0, 1, most + 1)[1:-1]
-    cuts = np.unique(np.quantile(known, shares, method="inverted_cdf")) if len(known) else np.zeros(0)
-    cuts = cuts[cuts < known.max(initial=0)]
-    places = np.searchsorted(cuts, np.arange(len(about.values)), side="left")
-    if about.missing is not None:
-        places[about.missing] = len(cuts) + 1
-    return places.astype(np.int32)
+    present = train[train != column.missing]
+    # Codes are in the order of the numbers. Each cut is a code that occurs, so that no bin lacks training rows.
+    shares = np.linspace(0, 1, max_bins + 1)[1:-1]
+    cuts = np.unique(np.quantile(present, shares, method="inverted_cdf")) if len(present) else np.zeros(0)
+    cuts = cuts[cuts < present.max(initial=0)]
+    bins = np.searchsorted(cuts, np.arange(len(column.values)), side="left")
+    if column.missing is not None:
+        bins[column.missing] = len(cuts) + 1
+    return bins.astype(np.int32)
 
 
-def start(dataset: Dataset, binned: Binned, dim: int, generator: torch.Generator) -> tuple[torch.Tensor, Ints]:
-    """One table of embeddings for all features, and where each feature's begins; row 0 is padding and zero."""
+def initialise_embeddings(
+    dataset: Dataset, bins: BinsByFeature, dim: int, generator: torch.Generator
+) -> tuple[torch.Tensor, Ints]:
+    """Return one table of embeddings for all features, and the first row of each; row 0 is zero, for padding."""
     import torch
 
-    sizes = np.array(
-        [1 + int(binned[j].max()) if j in binned else len(f.values) for j, f in enumerate(dataset.features)]
-    )
+    sizes = np.array([1 + int(bins[j].max()) if j in bins else len(f.values) for j, f in enumerate(dataset.features)])
     if dataset.pretrained is not None:
         body, starts = torch.as_tensor(dataset.pretrained), np.ones(len(sizes), dtype=np.int64)
-    elif dataset.padded:  # a word is the same wherever it stands
+    elif dataset.padded:  # a word has one embedding for all positions
         body = torch.randn(int(sizes[0]), dim, generator=generator, dtype=torch.float64)
         starts = np.ones(len(sizes), dtype=np.int64)
         body[dataset.mask] = 0.0
@@ -69,29 +70,28 @@ def start(dataset: Dataset, binned: Binned, dim: int, generator: torch.Generator
     return torch.cat([torch.zeros(1, body.shape[1], dtype=torch.float64), body]), starts
 
 
-def tensors(split: Split, starts: Ints, binned: Binned) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of the common table, 0 for padding, and labels."""
+def make_tensors(split: Split, starts: Ints, bins: BinsByFeature) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the rows of the common table for each code, 0 for padding, and the labels."""
     import torch
 
     rows = np.where(split.codes == ABSENT, 0, split.codes + starts)
-    for j, places in binned.items():
-        rows[:, j] = starts[j] + places[split.codes[:, j]]
+    for j, feature_bins in bins.items():
+        rows[:, j] = starts[j] + feature_bins[split.codes[:, j]]
     return torch.as_tensor(rows), torch.as_tensor(split.labels.astype(np.float64))
 
 
-def tables(dataset: Dataset, table: Floats, starts: Ints, binned: Binned) -> tuple[Floats, ...]:
-    """The trained embeddings (V, d) of each feature; features with the same part of the table share one array."""
+def split_table(dataset: Dataset, table: Floats, starts: Ints, bins: BinsByFeature) -> tuple[Floats, ...]:
+    """Return the embeddings (V, d) of each feature; features with the same part of the table share one array."""
     spans = [(begin, begin + len(feature.values)) for begin, feature in zip(starts, dataset.features, strict=True)]
-    if (
-        dataset.padded and dataset.pretrained is None
-    ):  # no training row has it: what stands for any word is the usual one
+    if dataset.padded and dataset.pretrained is None:
+        # no training row has the mask, which stands for any word: its embedding is the mean of all words
         table[starts[0] + dataset.mask] = dataset.frequencies[0] @ table[spans[0][0] : spans[0][1]]
-    parts = {span: table[span[0] : span[1]].copy() for j, span in enumerate(spans) if j not in binned}
-    return tuple(table[starts[j] + binned[j]] if j in binned else parts[span] for j, span in enumerate(spans))
+    parts = {span: table[span[0] : span[1]].copy() for j, span in enumerate(spans) if j not in bins}
+    return tuple(table[starts[j] + bins[j]] if j in bins else parts[span] for j, span in enumerate(spans))
 
 
-def adam(parameters: list[torch.Tensor], rate: float) -> Callable[[tuple[torch.Tensor, ...]], None]:
-    """A step of torch's Adam for given gradients; its Optimizer class would import the compiler, for 1.5 seconds."""
+def make_adam_step(parameters: list[torch.Tensor], learning_rate: float) -> Callable[[tuple[torch.Tensor, ...]], None]:
+    """Return a function that updates parameters by Adam; torch's Optimizer class would import for 1.5 seconds."""
     import torch
     from torch.optim.adam import adam
 
@@ -102,7 +102,7 @@ def adam(parameters: list[torch.Tensor], rate: float) -> Callable[[tuple[torch.T
         with torch.no_grad():
             adam(
                 parameters, list(gradients), means, squares, [], steps, fused=True, amsgrad=False, beta1=0.9,
-                beta2=0.999, lr=rate, weight_decay=0.0, eps=1e-8, maximize=False,
+                beta2=0.999, lr=learning_rate, weight_decay=0.0, eps=1e-8, maximize=False,
             )  # fmt: skip
 
     return step

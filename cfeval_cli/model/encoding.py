@@ -1,4 +1,4 @@
-"""From codes to the numbers that an estimator is given: a block of columns for each feature, looked up by value."""
+"""Encode codes as the numbers that an estimator receives: a block of columns for each feature, looked up by value."""
 
 from __future__ import annotations
 
@@ -15,85 +15,91 @@ if TYPE_CHECKING:
 
 
 class Encoder(Protocol):
-    """Makes what an estimator is given."""
+    """Encodes rows for an estimator."""
 
     @property
-    def categories(self) -> Bools:
-        """Which columns (W,) are numbers of categories."""
+    def is_category(self) -> Bools:
+        """Whether each column (W,) contains the number of a category."""
         ...
 
-    def rows(self, codes: Codes) -> Any:
-        """The matrix (n, W), dense or sparse."""
+    def transform(self, codes: Codes) -> Any:
+        """Return the matrix (n, W), dense or sparse."""
         ...
 
 
 @dataclass(frozen=True)
-class Columns:
-    """A table: the columns (V, w) of every value of each feature."""
+class TableEncoder:
+    """Encodes rows of a table: for each feature, the columns (V, w) of every value."""
 
     blocks: tuple[Floats, ...]
-    categories: Bools
+    is_category: Bools
 
     @property
     def owners(self) -> Ints:
-        """The feature (W,) that each column belongs to."""
+        """The feature (W,) of each column."""
         return np.repeat(np.arange(len(self.blocks)), [block.shape[1] for block in self.blocks])
 
-    def rows(self, codes: Codes) -> Floats:
-        """One gather a feature."""
-        made = np.empty((len(codes), len(self.categories)))
+    def transform(self, codes: Codes) -> Floats:
+        """Return the matrix (n, W), by one lookup for each feature."""
+        matrix = np.empty((len(codes), len(self.is_category)))
         start = 0
         for j, block in enumerate(self.blocks):
-            made[:, start : start + block.shape[1]] = block.take(codes[:, j], axis=0)
+            matrix[:, start : start + block.shape[1]] = block.take(codes[:, j], axis=0)
             start += block.shape[1]
-        return made
+        return matrix
 
 
 @dataclass(frozen=True)
-class Words:
-    """A text: how often each word occurs in it."""
+class BagOfWords:
+    """Encodes texts: how often each word of the vocabulary occurs."""
 
-    vocabulary: int
+    n_words: int
 
     @property
-    def categories(self) -> Bools:
-        """None."""
-        return np.zeros(self.vocabulary, dtype=bool)
+    def is_category(self) -> Bools:
+        """False for all columns."""
+        return np.zeros(self.n_words, dtype=bool)
 
-    def rows(self, codes: Codes) -> Any:
-        """A sparse matrix."""
+    def transform(self, codes: Codes) -> Any:
+        """Return a sparse matrix (n, V)."""
         from scipy.sparse import csr_matrix
 
-        row, place = np.nonzero(codes != ABSENT)
-        counted = (np.ones(len(row)), (row, codes[row, place]))
-        return csr_matrix(counted, shape=(len(codes), self.vocabulary))
+        row, position = np.nonzero(codes != ABSENT)
+        ones = np.ones(len(row))
+        return csr_matrix((ones, (row, codes[row, position])), shape=(len(codes), self.n_words))
 
 
-def columns(dataset: Dataset, *, onehot: bool, scale: bool, fill: bool, most: int | None) -> Columns:
-    """Categories as columns of 0 and 1, or as numbers, of which those with more than `most` values count as numbers.
+def make_table_encoder(
+    dataset: Dataset, *, onehot: bool, scale: bool, fill: bool, max_categories: int | None
+) -> TableEncoder:
+    """Encode numbers as they are, and categories as columns of 0 and 1 (`onehot`) or as their numbers.
 
-    Numbers as they are, or less their training mean, in standard deviations; a missing one stays NaN, or if `fill`
-    is the training median, with a column that says so.
+    Parameters
+    ----------
+    scale : subtract the training mean from numbers and divide by the standard deviation.
+    fill : replace missing numbers by the training median, and add a column that marks them; else they stay NaN.
+    max_categories : categories with more values count as numbers. None: all stay categories.
     """
     blocks: list[Floats] = []
-    categories: list[bool] = []
-    for j, values in enumerate(values_of(dataset)):
-        size = len(values)
-        numbers = as_numbers(values)
+    is_category: list[bool] = []
+    for j, values in enumerate(decode_values(dataset)):
+        n_values = len(values)
+        numbers = convert_to_numbers(values)
+        is_native = False
         if numbers is not None:
-            block = _numbers(numbers, dataset.train.codes[:, j], scale=scale, fill=fill)
-            named = False
+            block = _make_number_block(numbers, dataset.train.codes[:, j], scale=scale, fill=fill)
         elif onehot:
-            block, named = np.eye(size), False
+            block = np.eye(n_values)
         else:
-            block, named = np.arange(float(size))[:, None], most is None or size <= most
+            block = np.arange(float(n_values))[:, None]
+            is_native = max_categories is None or n_values <= max_categories
         blocks.append(block)
-        categories += [named] * block.shape[1]
-    return Columns(tuple(blocks), np.array(categories))
+        is_category += [is_native] * block.shape[1]
+    return TableEncoder(tuple(blocks), np.array(is_category))
 
 
-def values_of(dataset: Dataset) -> Sequence[pd.Series[Any]]:
-    """Every value of each feature, as `decode` gives it to a model."""
+def decode_values(dataset: Dataset) -> Sequence[pd.Series[Any]]:
+    """Return every value of each feature, as `decode` gives it to a model."""
     sizes = np.array([len(feature.values) for feature in dataset.features])
     grid = np.minimum(np.arange(sizes.max())[:, None], sizes - 1).astype(np.int32)
     decoded = dataset.decode(grid)
@@ -102,8 +108,8 @@ def values_of(dataset: Dataset) -> Sequence[pd.Series[Any]]:
     return [decoded.iloc[:size, j] for j, size in enumerate(sizes)]
 
 
-def as_numbers(values: pd.Series[Any]) -> Floats | None:
-    """The numbers of a column, NaN where one is missing; None if it is of categories."""
+def convert_to_numbers(values: pd.Series[Any]) -> Floats | None:
+    """Return the numbers of a column, NaN where one is missing; None if it contains categories."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     if is_bool_dtype(values) or not is_numeric_dtype(values):
@@ -111,16 +117,16 @@ def as_numbers(values: pd.Series[Any]) -> Floats | None:
     return values.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _numbers(values: Floats, train: Codes, *, scale: bool, fill: bool) -> Floats:
-    """The block of a feature of numbers."""
-    seen = values[train]
-    known = seen[~np.isnan(seen)]
+def _make_number_block(values: Floats, train: Codes, *, scale: bool, fill: bool) -> Floats:
+    """Return the columns of a feature that is a number."""
+    train_values = values[train]
+    present = train_values[~np.isnan(train_values)]
     centre, width = 0.0, 1.0
-    if scale and len(known):
-        centre, width = float(known.mean()), float(known.std()) or 1.0
+    if scale and len(present):
+        centre, width = float(present.mean()), float(present.std()) or 1.0
     block = (values - centre) / width
     if not fill or not np.isnan(values).any():
         return block[:, None]
-    middle = (float(np.median(known)) - centre) / width if len(known) else 0.0
-    gone = np.isnan(values)
-    return np.stack([np.where(gone, middle, block), gone.astype(np.float64)], axis=1)
+    median = (float(np.median(present)) - centre) / width if len(present) else 0.0
+    is_missing = np.isnan(values)
+    return np.stack([np.where(is_missing, median, block), is_missing.astype(np.float64)], axis=1)

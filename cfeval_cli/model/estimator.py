@@ -1,4 +1,4 @@
-"""Any classifier with scikit-learn's interface, named by its class and trained on the training part."""
+"""Any classifier with the interface of scikit-learn, trained on the training part."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from cfeval_cli.core import (
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.core.memory import asked_once
 from cfeval_cli.errors import UserError, check_int, check_option, excerpt_error
-from cfeval_cli.model import blind as blindness
-from cfeval_cli.model.encoding import Columns, Encoder, Words, columns
-from cfeval_cli.model.outside import LabelModel, ProbabilityModel, Source, tells_probabilities
+from cfeval_cli.model.blind import Blind, check_blind, choose_read_features, keep_features, make_mask
+from cfeval_cli.model.encoding import BagOfWords, Encoder, TableEncoder, make_table_encoder
+from cfeval_cli.model.external import LabelModel, Predictor, ProbabilityModel, has_predict_proba
 from cfeval_cli.seeding import draw_seed, make_stream
 
 log = logging.getLogger("cfeval")
 
-_SEED = 2**31  # below which every library takes a seed
-_BINS = 255  # categories that histogram-based trees tell apart unless they say otherwise
-_LONGEST = 500  # characters of what a library says
+_MAX_SEED = 2**31  # every library accepts smaller seeds
+_DEFAULT_MAX_BINS = 255  # of histogram-based trees, and so of the categories that they distinguish
+_MAX_WARNING_CHARACTERS = 500
 
 
 @runtime_checkable
-class _Fits(Protocol):
-    """What a classifier must be able to do."""
+class _Classifier(Protocol):
+    """A classifier."""
 
     def fit(self, x: Any, y: Any) -> Any: ...
 
@@ -49,8 +49,8 @@ class _Fits(Protocol):
 
 
 @runtime_checkable
-class _Settable(Protocol):
-    """A classifier whose settings can be asked for and set."""
+class _HasParams(Protocol):
+    """A classifier with settings that can be read and set."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
@@ -59,112 +59,116 @@ class _Settable(Protocol):
 
 @dataclass(frozen=True)
 class Estimator(DeclaresOutputType, SupportsFeatureSubset):
-    """How the classifier is trained."""
+    """Settings of the classifier and its encoder."""
 
-    estimator: Any  # whatever `_target_` names
-    encoder: str = "auto"  # onehot, native or ordinal; auto: native where the class knows categories, else onehot
-    scale: str | bool = "auto"  # numbers to mean 0 and deviation 1; auto: with onehot
+    estimator: Any  # an object of any class
+    encoder: str = "auto"  # onehot, native or ordinal; auto: native if the class supports categories, else onehot
+    scale: str | bool = "auto"  # whether to standardise numbers; auto: with onehot
     batch_size: int = 10_000
-    blind: blindness.Blind = ()  # features that it is not shown: names, or a share of them
+    blind: Blind = ()  # features that the model does not read: names, or the share that is drawn
 
     def __post_init__(self) -> None:
-        blindness.check(self.blind)
+        check_blind(self.blind)
         check_option("encoder", self.encoder, ("auto", "onehot", "native", "ordinal"))
         if self.scale != "auto" and not isinstance(self.scale, bool):
             raise ValueError(f"scale must be auto, true or false, not {self.scale!r}")
         check_int("batch_size", self.batch_size, 1)
-        if isinstance(self.estimator, type) or not isinstance(self.estimator, _Fits):
+        if isinstance(self.estimator, type) or not isinstance(self.estimator, _Classifier):
             raise ValueError(
-                f"estimator must be a classifier with fit and predict, and {_name(self.estimator)} is none"
+                f"estimator must be a classifier with fit and predict, and {_get_name(self.estimator)} is not"
             )
-        if _regresses(self.estimator):
-            raise ValueError(f"estimator must be a classifier, and {_name(self.estimator)} is for regression")
-        if self.encoder == "native" and _native(self.estimator) is None:
-            raise ValueError(f"encoder=native: {_name(self.estimator)} does not know categories. Use encoder=onehot")
+        if _is_regressor(self.estimator):
+            raise ValueError(f"estimator must be a classifier, but {_get_name(self.estimator)} is for regression")
+        if self.encoder == "native" and _detect_native_categories(self.estimator) is None:
+            raise ValueError(
+                f"encoder=native: {_get_name(self.estimator)} does not support categories. Use encoder=onehot"
+            )
 
     def output_type(self, dataset: Dataset) -> type:
-        """Probabilities, if the class has them; of a table, whoever knows the class can look into it."""
-        if not tells_probabilities(self.estimator):
+        """Return the class of the trained model: with labels, with probabilities, or with an encoded estimator."""
+        if not has_predict_proba(self.estimator):
             return LabelModel
         return ProbabilityModel if dataset.kind == "text" else TableModel
 
     def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
-        """Train a copy, with the seed wherever it draws and one thread."""
-        estimator = _copied(self.estimator)
-        reads = blindness.read(dataset, self.blind, seed)
-        seen = blindness.narrowed(dataset, reads)
-        encoder, settings, more = self._encoder(seen, estimator)
-        _set(estimator, settings | _seeded(estimator, seed))
-        _train(estimator, encoder.rows(seen.train.codes), seen.train.labels, more)
-        source = _Trained(
+        """Train a copy of the estimator, with a seed for each of its parts and one thread."""
+        estimator = _copy_estimator(self.estimator)
+        features = choose_read_features(dataset, self.blind, seed)
+        visible = keep_features(dataset, features)
+        encoder, settings, fit_arguments = self._make_encoder(visible, estimator)
+        settings |= _make_seed_settings(estimator, seed)
+        if settings:
+            estimator.set_params(**settings)
+        _fit_estimator(estimator, encoder.transform(visible.train.codes), visible.train.labels, fit_arguments)
+        source = _EstimatorPredictor(
             dataset,
-            f"model={_name(estimator)}",
-            of_work(Estimator, of_component(self), seed, dataset.fingerprint),  # its labels may be another model's
+            f"model={_get_name(estimator)}",
+            of_work(Estimator, of_component(self), seed, dataset.fingerprint),  # labels may come from another model
             self.batch_size,
             estimator=estimator,
             encoder=encoder,
             classes=np.asarray(estimator.classes_).astype(np.int64),
-            columns=reads,
+            features=features,
         )
         return self.output_type(dataset)(source)  # type: ignore[no-any-return]
 
-    def _encoder(self, dataset: Dataset, estimator: Any) -> tuple[Encoder, dict[str, Any], dict[str, Any]]:
-        """With settings of the estimator, and arguments of its fit, that tell it what are categories."""
+    def _make_encoder(self, dataset: Dataset, estimator: Any) -> tuple[Encoder, dict[str, Any], dict[str, Any]]:
+        """Return the encoder, and the settings and fit arguments that declare categories to the estimator."""
         if dataset.kind == "text":
-            return Words(len(dataset.features[0].values)), {}, {}
-        knows = _native(estimator)
-        onehot = self.encoder == "onehot" or (self.encoder == "auto" and knows is None)
-        native = knows if self.encoder in ("auto", "native") else None
-        made = columns(
+            return BagOfWords(len(dataset.features[0].values)), {}, {}
+        supported = _detect_native_categories(estimator)
+        onehot = self.encoder == "onehot" or (self.encoder == "auto" and supported is None)
+        native = supported if self.encoder in ("auto", "native") else None
+        encoder = make_table_encoder(
             dataset,
             onehot=onehot,
             scale=onehot if self.scale == "auto" else bool(self.scale),
-            fill=not _takes_missing(estimator),
-            most=None if native is None else native.most,
+            fill=not _accepts_missing(estimator),
+            max_categories=None if native is None else native.max_categories,
         )
-        return (made, {}, {}) if native is None else (made, *native.told(made.categories))
+        return (encoder, {}, {}) if native is None else (encoder, *native.declare(encoder.is_category))
 
 
 @dataclass(frozen=True)
-class _Native:
-    """How a library is told which columns are categories."""
+class _NativeCategories:
+    """How the categories of columns are declared to a library."""
 
-    most: int | None  # values of a category
+    max_categories: int | None  # values of a category
     setting: str = ""  # of the class
-    types: bool = False  # that setting wants a switch, and the type of each column
-    argument: str = ""  # of its fit
+    needs_types: bool = False  # whether that setting is a switch beside the type of each column
+    argument: str = ""  # of fit
 
-    def told(self, categories: Bools) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Settings, and arguments of fit."""
+    def declare(self, is_category: Bools) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return settings and arguments of fit."""
         if self.argument:
-            return {}, {self.argument: np.flatnonzero(categories).tolist()}
-        if self.types:
-            return {self.setting: True, "feature_types": ["c" if one else "q" for one in categories]}, {}
-        return {self.setting: categories}, {}
+            return {}, {self.argument: np.flatnonzero(is_category).tolist()}
+        if self.needs_types:
+            return {self.setting: True, "feature_types": np.where(is_category, "c", "q").tolist()}, {}
+        return {self.setting: is_category}, {}
 
 
-def _native(estimator: Any) -> _Native | None:
-    """Told by what its settings and its fit are called: scikit-learn's, XGBoost's or LightGBM's way."""
-    settings = estimator.get_params(deep=False) if isinstance(estimator, _Settable) else {}
+def _detect_native_categories(estimator: Any) -> _NativeCategories | None:
+    """Detect the way of scikit-learn, XGBoost or LightGBM from the names of settings and of arguments of fit."""
+    settings = estimator.get_params(deep=False) if isinstance(estimator, _HasParams) else {}
     if "categorical_features" in settings:
-        return _Native(int(settings.get("max_bins", _BINS)), setting="categorical_features")
+        return _NativeCategories(int(settings.get("max_bins", _DEFAULT_MAX_BINS)), setting="categorical_features")
     if {"enable_categorical", "feature_types"} <= set(settings):
-        return _Native(None, setting="enable_categorical", types=True)
+        return _NativeCategories(None, setting="enable_categorical", needs_types=True)
     if "categorical_feature" in signature(estimator.fit).parameters:
-        return _Native(None, argument="categorical_feature")
+        return _NativeCategories(None, argument="categorical_feature")
     return None
 
 
-def _takes_missing(estimator: Any) -> bool:
+def _accepts_missing(estimator: Any) -> bool:
     from sklearn.utils import get_tags
 
     try:
         return bool(get_tags(estimator).input_tags.allow_nan)
-    except (AttributeError, TypeError):  # a class that does not say
+    except (AttributeError, TypeError):  # a class without tags
         return False
 
 
-def _regresses(estimator: Any) -> bool:
+def _is_regressor(estimator: Any) -> bool:
     from sklearn.base import is_regressor
 
     try:
@@ -173,109 +177,103 @@ def _regresses(estimator: Any) -> bool:
         return False
 
 
-def _copied(estimator: Any) -> Any:
+def _copy_estimator(estimator: Any) -> Any:
     from sklearn.base import clone
 
-    return clone(estimator) if isinstance(estimator, _Settable) else copy.deepcopy(estimator)
+    return clone(estimator) if isinstance(estimator, _HasParams) else copy.deepcopy(estimator)
 
 
-def _seeded(estimator: Any, seed: int) -> dict[str, Any]:
-    """A seed, and one thread, for all parts that have such a setting and were not given one."""
-    if not isinstance(estimator, _Settable):
+def _make_seed_settings(estimator: Any, seed: int) -> dict[str, Any]:
+    """Return a seed and one thread for all parts of the estimator that have such a setting and no value for it."""
+    if not isinstance(estimator, _HasParams):
         return {}
-    drawn = draw_seed(make_stream(seed, "model")) % _SEED
-    fresh = {"random_state": drawn, "n_jobs": 1}
+    defaults = {"random_state": draw_seed(make_stream(seed, "model")) % _MAX_SEED, "n_jobs": 1}
     settings = estimator.get_params(deep=True)
-    last = {key: key.rpartition("__")[2] for key in settings}
-    return {key: fresh[last[key]] for key, value in settings.items() if value is None and last[key] in fresh}
+    names = {key: key.rpartition("__")[2] for key in settings}
+    return {key: defaults[names[key]] for key, value in settings.items() if value is None and names[key] in defaults}
 
 
-def _set(estimator: Any, settings: Mapping[str, Any]) -> None:
-    if settings:
-        estimator.set_params(**settings)
-
-
-def _train(estimator: Any, x: Any, y: Ints, more: Mapping[str, Any]) -> None:
-    """Fit; what the library prints or warns of goes to the log."""
+def _fit_estimator(estimator: Any, x: Any, y: Ints, fit_arguments: Mapping[str, Any]) -> None:
+    """Fit the estimator; output and warnings of the library go to the log."""
     from threadpoolctl import threadpool_limits
 
     printed = io.StringIO()
     try:
         with warnings.catch_warnings(record=True) as warned, redirect_stdout(printed), threadpool_limits(1):
             warnings.simplefilter("always")
-            estimator.fit(x, y, **more)
+            estimator.fit(x, y, **fit_arguments)
     except Exception as error:
         reason = excerpt_error(error)
         if hasattr(x, "tocsr"):
             reason += ". Words of texts are sparse features; model=logistic and linear models accept them."
-        raise UserError(f"model=estimator: {_name(estimator)} could not be trained: {reason}") from error
+        raise UserError(f"model=estimator: {_get_name(estimator)} could not be trained: {reason}") from error
     for line in printed.getvalue().splitlines():
         log.debug("model: %s", line)
-    for text in dict.fromkeys(f"{one.category.__name__}: {one.message}" for one in warned):
-        log.warning("model: %s", " ".join(text.split())[:_LONGEST])
+    for text in dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in warned):
+        log.warning("model: %s", " ".join(text.split())[:_MAX_WARNING_CHARACTERS])
 
 
 @dataclass(frozen=True)
-class _Trained(Source):
-    """A trained classifier behind its encoder."""
+class _EstimatorPredictor(Predictor):
+    """Predictions of a trained classifier with its encoder."""
 
     estimator: Any
     encoder: Encoder
-    classes: Ints  # numbers of the classes that the training part has
-    columns: Ints  # features that it is shown
+    classes: Ints  # numbers of the classes in the training part
+    features: Ints  # that the model reads
 
     @property
-    def reads(self) -> Bools:
-        """Those."""
-        return blindness.marked(self.dataset.width, self.columns)
+    def used_features(self) -> Bools:
+        """Whether the model reads each feature (M,)."""
+        return make_mask(self.dataset.width, self.features)
 
-    def rows(self, codes: Codes) -> Any:
-        """What it is given of the features that it is shown."""
-        return self.encoder.rows(self._shown(codes))
+    def transform(self, codes: Codes) -> Any:
+        """Return the encoded rows."""
+        return self.encoder.transform(self._select_features(codes))
 
-    def answer(self, codes: Codes) -> Any:
-        """Probabilities of all classes, or the names of classes."""
-        if len(self.columns) == codes.shape[1]:
-            return self._answer(codes)
-        return asked_once(self._answer, codes, self._shown(codes))
+    def predict_raw(self, codes: Codes) -> Any:
+        """Return probabilities of all classes, or the names of classes."""
+        if len(self.features) == codes.shape[1]:
+            return self._predict(codes)
+        return asked_once(self._predict, codes, self._select_features(codes))
 
-    def _shown(self, codes: Codes) -> Codes:
-        return codes if len(self.columns) == codes.shape[1] else codes[:, self.columns]
+    def _select_features(self, codes: Codes) -> Codes:
+        return codes if len(self.features) == codes.shape[1] else codes[:, self.features]
 
-    def _answer(self, codes: Codes) -> Any:
-        rows = self.rows(codes)
-        if not tells_probabilities(self.estimator):
+    def _predict(self, codes: Codes) -> Any:
+        rows = self.transform(codes)
+        if not has_predict_proba(self.estimator):
             return np.array(self.dataset.classes)[np.asarray(self.estimator.predict(rows)).astype(np.int64)]
-        told = np.asarray(self.estimator.predict_proba(rows), dtype=np.float64)
-        every = np.zeros((len(codes), len(self.dataset.classes)))  # the training part may lack a class
-        every[:, self.classes] = told
-        return every
+        # the training part may lack a class
+        probabilities = np.zeros((len(codes), len(self.dataset.classes)))
+        probabilities[:, self.classes] = np.asarray(self.estimator.predict_proba(rows), dtype=np.float64)
+        return probabilities
 
 
 @dataclass(frozen=True)
 class TableModel(ProbabilityModel, HasEncodedEstimator):
-    """A trained classifier behind columns."""
+    """A trained classifier on the encoded columns of a table."""
 
-    source: _Trained
+    source: _EstimatorPredictor
 
     def get_estimator(self) -> object:
-        """The classifier itself."""
+        """Return the classifier itself."""
         return self.source.estimator
 
     def encode(self, codes: Codes) -> Floats:
-        """The columns (n, W) that it is given."""
-        return np.asarray(self.source.rows(codes))
+        """Return the encoded columns (n, W)."""
+        return np.asarray(self.source.transform(codes))
 
     def get_column_features(self) -> Ints:
-        """The feature (W,) that each column belongs to."""
-        if not isinstance(self.source.encoder, Columns):
+        """Return the feature (W,) of each column."""
+        if not isinstance(self.source.encoder, TableEncoder):
             raise TypeError("a text has no columns")
-        return self.source.columns[self.source.encoder.owners]
+        return self.source.features[self.source.encoder.owners]
 
     def get_estimator_classes(self) -> Ints:
-        """The classes that the training part has, in the classifier's order."""
+        """Return the classes of the training part, in the order of the classifier."""
         return self.source.classes
 
 
-def _name(value: Any) -> str:
+def _get_name(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else type(value).__name__

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import Dataset, Ints, Restorable, SupportsFeatureSubset
 from cfeval_cli.errors import UserError, check_int
-from cfeval_cli.model import blind as blindness
 from cfeval_cli.model import embedding, reparametrisation
+from cfeval_cli.model.blind import Blind, check_blind, choose_read_features, keep_features
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import draw_seed, make_stream, use_one_thread
 
@@ -31,13 +31,13 @@ class Logistic(SupportsFeatureSubset, Restorable):
     fine_tune: bool = True  # pretrained embeddings are trained further; else they stay as they are
     max_epochs: int = 100
     patience: int = 5
-    blind: blindness.Blind = ()  # features that it is not shown: names, or a share of them
+    blind: Blind = ()  # features that it is not shown: names, or a share of them
 
     def __post_init__(self) -> None:
-        blindness.check(self.blind)
+        check_blind(self.blind)
         for name in ("dim", "bins", "max_epochs", "patience"):
             check_int(name, getattr(self, name), 1)
-        embedding.check_kinds(self.learning_rate, self.batch_size)
+        embedding.check_settings_by_kind(self.learning_rate, self.batch_size)
 
     def fit(self, dataset: Dataset, seed: int) -> LinearModel:
         """Train by Adam until the validation loss has not fallen for `patience` epochs, and keep the best."""
@@ -48,9 +48,9 @@ class Logistic(SupportsFeatureSubset, Restorable):
                 f"model=logistic tells two classes apart, and {dataset.name} has {len(dataset.classes)}. "
                 "Choose another model."
             )
-        reads = blindness.read(dataset, self.blind, seed)
+        reads = choose_read_features(dataset, self.blind, seed)
         with use_one_thread():
-            seen = blindness.narrowed(dataset, reads)
+            seen = keep_features(dataset, reads)
             model = self._fit(seen, torch.Generator().manual_seed(draw_seed(make_stream(seed, "model"))))
         return model if len(reads) == dataset.width else _widened(model, dataset, reads, seed)
 
@@ -61,21 +61,21 @@ class Logistic(SupportsFeatureSubset, Restorable):
     def _fit(self, dataset: Dataset, generator: torch.Generator) -> LinearModel:
         import torch
 
-        binned = embedding.binned(dataset, self.bins)
-        table, starts = embedding.start(dataset, binned, self.dim, generator)
+        bins = embedding.bin_numbers(dataset, self.bins)
+        table, starts = embedding.initialise_embeddings(dataset, bins, self.dim, generator)
         width, dim = dataset.width, table.shape[1]
         weights = torch.randn(width, dim, generator=generator, dtype=torch.float64) / (width * dim) ** 0.5
         bias = torch.zeros((), dtype=torch.float64)
         tuned = dataset.pretrained is None or self.fine_tune
         parameters = [weights.requires_grad_(), bias.requires_grad_(), *([table.requires_grad_()] if tuned else [])]
-        step = embedding.adam(parameters, self.learning_rate[dataset.kind])
+        step = embedding.make_adam_step(parameters, self.learning_rate[dataset.kind])
 
         def loss(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             logits = (torch.nn.functional.embedding(rows, table, padding_idx=0) * weights).sum(dim=(1, 2)) + bias
             return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
-        rows, labels = embedding.tensors(dataset.train, starts, binned)
-        held_out = embedding.tensors(dataset.validation, starts, binned)
+        rows, labels = embedding.make_tensors(dataset.train, starts, bins)
+        held_out = embedding.make_tensors(dataset.validation, starts, bins)
         kept = [p.detach().clone() for p in (weights, bias, table)]
         best, waited = float("inf"), 0
         for _ in range(self.max_epochs):
@@ -89,8 +89,8 @@ class Logistic(SupportsFeatureSubset, Restorable):
                 waited += 1
                 if waited == self.patience:
                     break
-        tables = embedding.tables(dataset, kept[2].numpy(), starts, binned)
-        means = reparametrisation.mean_vectors(tables, dataset.train.codes)
+        tables = embedding.split_table(dataset, kept[2].numpy(), starts, bins)
+        means = reparametrisation.compute_mean_vectors(tables, dataset.train.codes)
         return LinearModel(float(kept[1]), kept[0].numpy(), tables, means)
 
 
@@ -102,4 +102,6 @@ def _widened(model: LinearModel, dataset: Dataset, reads: Ints, seed: int) -> Li
     weights[reads] = model.weights
     for place, j in enumerate(reads.tolist()):
         tables[j] = model.tables[place]
-    return LinearModel(model.bias, weights, tuple(tables), reparametrisation.mean_vectors(tables, dataset.train.codes))
+    return LinearModel(
+        model.bias, weights, tuple(tables), reparametrisation.compute_mean_vectors(tables, dataset.train.codes)
+    )

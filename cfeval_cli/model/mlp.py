@@ -26,8 +26,8 @@ from cfeval_cli.core import (
     SupportsFeatureSubset,
 )
 from cfeval_cli.errors import check_int
-from cfeval_cli.model import blind as blindness
 from cfeval_cli.model import embedding
+from cfeval_cli.model.blind import Blind, check_blind, choose_read_features, keep_features, make_mask
 from cfeval_cli.seeding import draw_seed, make_stream, use_one_thread
 
 if TYPE_CHECKING:
@@ -115,25 +115,25 @@ class Mlp(SupportsFeatureSubset, Restorable):
     fine_tune: bool = True  # pretrained embeddings are trained further; else they stay as they are
     max_epochs: int = 100
     patience: int = 5
-    blind: blindness.Blind = ()  # features that it is not shown: names, or a share of them
+    blind: Blind = ()  # features that it is not shown: names, or a share of them
 
     def __post_init__(self) -> None:
-        blindness.check(self.blind)
+        check_blind(self.blind)
         for name in ("dim", "bins", "max_epochs", "patience"):
             check_int(name, getattr(self, name), 1)
         if not isinstance(self.hidden, list | tuple) or not self.hidden:
             raise ValueError(f"hidden must be a list of sizes such as [32], not {self.hidden!r}")
         for size in self.hidden:
             check_int("hidden", size, 1)
-        embedding.check_kinds(self.learning_rate, self.batch_size)
+        embedding.check_settings_by_kind(self.learning_rate, self.batch_size)
 
     def fit(self, dataset: Dataset, seed: int) -> MlpModel:
         """Train by Adam until the validation loss has not fallen for `patience` epochs, and keep the best."""
         import torch
 
-        reads = blindness.read(dataset, self.blind, seed)
+        reads = choose_read_features(dataset, self.blind, seed)
         with use_one_thread():
-            seen = blindness.narrowed(dataset, reads)
+            seen = keep_features(dataset, reads)
             generator = torch.Generator().manual_seed(draw_seed(make_stream(seed, "model")))
             found, layers = self._fit(seen, generator)
         tables = list(found)
@@ -142,7 +142,7 @@ class Mlp(SupportsFeatureSubset, Restorable):
             tables = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
             for place, j in enumerate(reads.tolist()):
                 tables[j] = found[place]
-        return MlpModel(tuple(tables), layers, blindness.marked(dataset.width, reads))
+        return MlpModel(tuple(tables), layers, make_mask(dataset.width, reads))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> MlpModel:
         """The model that was trained before, from what it said of itself; ValueError if that is not so."""
@@ -153,8 +153,8 @@ class Mlp(SupportsFeatureSubset, Restorable):
     ) -> tuple[tuple[Floats, ...], tuple[tuple[Floats, Floats], ...]]:
         import torch
 
-        binned = embedding.binned(dataset, self.bins)
-        table, starts = embedding.start(dataset, binned, self.dim, generator)
+        bins = embedding.bin_numbers(dataset, self.bins)
+        table, starts = embedding.initialise_embeddings(dataset, bins, self.dim, generator)
         sizes = [dataset.width * table.shape[1], *self.hidden, len(dataset.classes)]
         layers = [
             (torch.randn(a, b, generator=generator, dtype=torch.float64) * (2 / a) ** 0.5, torch.zeros(b).double())
@@ -163,7 +163,7 @@ class Mlp(SupportsFeatureSubset, Restorable):
         tuned = dataset.pretrained is None or self.fine_tune
         parameters = [one.requires_grad_() for layer in layers for one in layer]
         parameters += [table.requires_grad_()] if tuned else []
-        step = embedding.adam(parameters, self.learning_rate[dataset.kind])
+        step = embedding.make_adam_step(parameters, self.learning_rate[dataset.kind])
 
         def loss(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             told = _forward(torch.nn.functional.embedding(rows, table, padding_idx=0), layers)
@@ -171,7 +171,7 @@ class Mlp(SupportsFeatureSubset, Restorable):
 
         (rows, labels), held_out = (
             (made[0], made[1].long())
-            for made in (embedding.tensors(split, starts, binned) for split in (dataset.train, dataset.validation))
+            for made in (embedding.make_tensors(split, starts, bins) for split in (dataset.train, dataset.validation))
         )
         every = [*(one for layer in layers for one in layer), table]
         kept, best, waited = [p.detach().clone() for p in every], float("inf"), 0
@@ -187,7 +187,7 @@ class Mlp(SupportsFeatureSubset, Restorable):
                 if waited == self.patience:
                     break
         *flat, found = [one.numpy() for one in kept]
-        return embedding.tables(dataset, found, starts, binned), tuple(zip(flat[::2], flat[1::2], strict=True))
+        return embedding.split_table(dataset, found, starts, bins), tuple(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _forward(vectors: torch.Tensor, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:

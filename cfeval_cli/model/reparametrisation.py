@@ -81,7 +81,7 @@ def redraw(group: Group, wanted: Collection[ParameterChange], rng: np.random.Gen
         if len(group.features) == 1:  # the same mean from the shares of its values, of which there are few
             means = dataset.frequencies[group.features[0]][None] @ table
         else:
-            means = mean_vectors([table] * len(group.features), dataset.train.codes[:, group.features])
+            means = compute_mean_vectors([table] * len(group.features), dataset.train.codes[:, group.features])
     if "scale" in wanted:
         weights = np.asarray(np.linalg.solve(stretch, weights.T).T, dtype=np.float64)
         table, means = table @ stretch, means @ stretch
@@ -96,7 +96,7 @@ def _vectors(group: Group, dataset: Dataset) -> Ints:
     return np.asarray(np.argsort(np.argsort(first))[same.ravel()])  # in the order in which they come
 
 
-def mean_vectors(tables: Sequence[Floats], codes: Codes) -> Floats:
+def compute_mean_vectors(tables: Sequence[Floats], codes: Codes) -> Floats:
     """The mean embedding (M, d) of each feature over the rows that have it."""
     means = np.zeros((len(tables), tables[0].shape[1]))
     for j, table in enumerate(tables):

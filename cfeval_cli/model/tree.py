@@ -24,8 +24,8 @@ from cfeval_cli.core import (
     SupportsFeatureSubset,
 )
 from cfeval_cli.errors import UserError, check_int
-from cfeval_cli.model import blind as blindness
-from cfeval_cli.model.encoding import Columns, columns
+from cfeval_cli.model.blind import Blind, check_blind, choose_read_features, keep_features, make_mask
+from cfeval_cli.model.encoding import TableEncoder, make_table_encoder
 from cfeval_cli.seeding import draw_seed, make_stream
 
 _SEED = 2**31  # below which scikit-learn takes a seed
@@ -85,7 +85,7 @@ class TreeModel(core.HasLeaves, HasReadFeatures, HasArrays):
 
     def get_used_features(self) -> Bools:
         """The features that some node looks at."""
-        return blindness.marked(len(self.sizes), np.unique(self.feature[self.feature != _LEAF]))
+        return make_mask(len(self.sizes), np.unique(self.feature[self.feature != _LEAF]))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What is written to model.npz."""
@@ -101,12 +101,12 @@ class Tree(SupportsFeatureSubset, Restorable):
 
     max_depth: int = 10  # depths from 1 to this one are tried
     min_leaf: int = 10  # training rows in a leaf at least
-    blind: blindness.Blind = ()  # features that it is not shown: names, or a share of them
+    blind: Blind = ()  # features that it is not shown: names, or a share of them
 
     def __post_init__(self) -> None:
         check_int("max_depth", self.max_depth, 1)
         check_int("min_leaf", self.min_leaf, 1)
-        blindness.check(self.blind)
+        check_blind(self.blind)
 
     def fit(self, dataset: Dataset, seed: int) -> TreeModel:
         """Grow a tree of each depth, and keep the one with the best validation accuracy, the smallest of equal ones."""
@@ -114,10 +114,10 @@ class Tree(SupportsFeatureSubset, Restorable):
 
         if dataset.kind == "text":
             raise UserError(f"model=tree is for tables, and {dataset.name} is a text. Use model=mlp or model=logistic.")
-        reads = blindness.read(dataset, self.blind, seed)
-        seen = blindness.narrowed(dataset, reads)
-        encoder = columns(seen, onehot=True, scale=False, fill=True, most=None)
-        train, validation = (encoder.rows(split.codes) for split in (seen.train, seen.validation))
+        reads = choose_read_features(dataset, self.blind, seed)
+        seen = keep_features(dataset, reads)
+        encoder = make_table_encoder(seen, onehot=True, scale=False, fill=True, max_categories=None)
+        train, validation = (encoder.transform(split.codes) for split in (seen.train, seen.validation))
         drawn = draw_seed(make_stream(seed, "model")) % _SEED
         best, kept = -1.0, None
         for depth in range(1, self.max_depth + 1):
@@ -128,7 +128,7 @@ class Tree(SupportsFeatureSubset, Restorable):
                 best, kept = right, grown
             if grown.get_depth() < depth:  # it does not grow any further
                 break
-        return compiled(kept, encoder, dataset, reads)
+        return compile_tree(kept, encoder, dataset, reads)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> TreeModel:
         """The tree that was grown before; ValueError if the arrays are not one's."""
@@ -136,7 +136,7 @@ class Tree(SupportsFeatureSubset, Restorable):
         return TreeModel(**{name: arrays[name] for name in _NAMES})
 
 
-def compiled(grown: Any, encoder: Columns, dataset: Dataset, reads: Ints) -> TreeModel:
+def compile_tree(grown: Any, encoder: TableEncoder, dataset: Dataset, reads: Ints) -> TreeModel:
     """A tree of scikit-learn, whose nodes compare columns, as one whose nodes look up values."""
     tree = grown.tree_
     widths = np.array([block.shape[1] for block in encoder.blocks])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfeval_cli.core import Dataset, Trainable
 from cfeval_cli.core.fingerprint import of_component, of_work
-from cfeval_cli.model.outside import Given
+from cfeval_cli.model.external import PretrainedModel
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.settings.plan import Plan
 
@@ -27,4 +27,4 @@ def load_dataset(plan: Plan) -> Dataset:
 
 def restore_original_texts(model: Trainable, dataset: Dataset) -> Dataset:
     """Return the dataset as the model reads it: a model trained outside cfeval reads the original texts."""
-    return dataset.with_spellings() if isinstance(model, Given) else dataset
+    return dataset.with_spellings() if isinstance(model, PretrainedModel) else dataset

@@ -11,7 +11,14 @@ import numpy as np
 from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, ModelSpec, Probabilistic, Rows
 from cfeval_cli.core.scratch import slabs
 from cfeval_cli.errors import Failure
-from cfeval_cli.model.outside import FEW, BadAnswer, as_probabilities, asked, blamed, of_row
+from cfeval_cli.model.external import (
+    N_PROBE_ROWS,
+    InvalidOutput,
+    call_model,
+    describe_invalid_output,
+    describe_row,
+    read_probabilities,
+)
 from cfeval_cli.pipeline.time_limit import TimeLimitExceeded, limit_time
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.settings.plan import Plan
@@ -37,7 +44,7 @@ def check_model(model: Model, dataset: Dataset, seed: int, timeout: float | None
 
     A few rows are predicted twice, in reverse order, and one by one.
     """
-    rows = make_stream(seed, "trust").permutation(len(dataset.test))[:FEW]
+    rows = make_stream(seed, "trust").permutation(len(dataset.test))[:N_PROBE_ROWS]
     codes = dataset.test.codes[np.sort(rows)]
     is_reversed, is_single = np.arange(len(codes))[::-1], np.arange(min(_N_SINGLE_ROWS, len(codes)))
     with _limit_model_time(timeout):
@@ -57,13 +64,13 @@ def evaluate_model(model: Model, dataset: Dataset, codes: Codes) -> Floats:
     access = Access.PROBABILITY if has_probabilities else Access.LABEL
     client = Ledger().open_client(model, access, "model", padded=dataset.padded)
     predict: Callable[[Codes], Floats | Ints] = client.predict_proba if has_probabilities else client.predict_labels
-    predictions = asked(predict, codes, dataset, "the model")
+    predictions = call_model(predict, codes, dataset, "the model")
     try:
         if has_probabilities:
             return _check_probabilities(predictions, len(codes), dataset)
         return np.eye(len(dataset.classes))[_check_labels(predictions, len(codes), dataset)]
-    except BadAnswer as error:
-        raise Failure(blamed("the model", error, codes, dataset)) from error
+    except InvalidOutput as error:
+        raise Failure(describe_invalid_output("the model", error, codes, dataset)) from error
 
 
 def compute_predictions(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:
@@ -77,22 +84,24 @@ def compute_predictions(model: Model, dataset: Dataset, codes: Codes) -> tuple[I
 def _check_probabilities(predictions: Floats | Ints, size: int, dataset: Dataset) -> Floats:
     """Return the probabilities of all classes; unlike elsewhere, one column is not taken as P(1)."""
     if predictions.ndim != 2 or predictions.shape[1] != len(dataset.classes):
-        raise BadAnswer(
+        raise InvalidOutput(
             f"gives probabilities of shape {predictions.shape} for {size} rows, where {dataset.name} has "
             f"{len(dataset.classes)} classes: one column for each class is needed"
         )
-    return as_probabilities(predictions, size, dataset.classes)
+    return read_probabilities(predictions, size, dataset.classes)
 
 
 def _check_labels(predictions: Floats | Ints, size: int, dataset: Dataset) -> Ints:
     """Return the predicted classes as integers."""
     largest = len(dataset.classes) - 1
     if predictions.shape != (size,):
-        raise BadAnswer(f"gives labels of shape {predictions.shape} for {size} rows: one label for each row is needed")
+        raise InvalidOutput(
+            f"gives labels of shape {predictions.shape} for {size} rows: one label for each row is needed"
+        )
     is_invalid = (predictions < 0) | (predictions > largest)
     if is_invalid.any():
         row = int(is_invalid.argmax())
-        raise BadAnswer(f"predicts the class {predictions[row]}, where a number from 0 to {largest} is needed", row)
+        raise InvalidOutput(f"predicts the class {predictions[row]}, where a number from 0 to {largest} is needed", row)
     return predictions.astype(np.int64)
 
 
@@ -152,7 +161,7 @@ def _check_equal(first: Floats, second: Floats, codes: Codes, dataset: Dataset, 
         before, after = (", ".join(f"{p:.6g}" for p in predictions[row]) for predictions in (first, second))
         raise Failure(
             f"the model changes its answers: {condition}, it gives {before} and then {after} for "
-            f"{of_row(dataset, codes[row])}. A model must give the same answer to the same row."
+            f"{describe_row(dataset, codes[row])}. A model must give the same answer to the same row."
         )
 
 
@@ -163,5 +172,6 @@ def _limit_model_time(seconds: float | None) -> Iterator[None]:
             yield
     except TimeLimitExceeded:
         raise Failure(
-            f"the model gave no answer to {FEW} rows within {seconds:g} s. If it needs more time, set timeout_model."
+            f"the model gave no answer to {N_PROBE_ROWS} rows within {seconds:g} s. "
+            "If it needs more time, set timeout_model."
         ) from None

@@ -46,7 +46,7 @@ def test_rows_come_back_as_they_were_whatever_their_types(tmp_path):
         pd.testing.assert_frame_equal(source.rows(part.codes), wanted.iloc[part.ids].reset_index(drop=True))
     again = pickle.loads(pickle.dumps(source))  # as workers are given it
     pd.testing.assert_frame_equal(again.rows(dataset.test.codes), source.rows(dataset.test.codes))
-    np.testing.assert_array_equal(again.answer(dataset.test.codes), source.answer(dataset.test.codes))
+    np.testing.assert_array_equal(again.predict_raw(dataset.test.codes), source.predict_raw(dataset.test.codes))
 
 
 def test_the_test_rows_are_all_of_test_and_validation_comes_from_train(tmp_path):

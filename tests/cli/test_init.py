@@ -15,7 +15,7 @@ from cfeval_cli.dataset.tabular import Table
 from cfeval_cli.dataset.text import Text
 from cfeval_cli.errors import UserError
 from cfeval_cli.settings import compose
-from tests.dataset.test_guess import table, written
+from tests.dataset.test_describe import table, write_file
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def loaded(path, folder="data"):
 
 @pytest.mark.parametrize("how", ["csv", "tsv", "semicolons", "parquet"])
 def test_the_config_reads_the_file_as_it_says(data, tmp_path, how, capsys):
-    written(table(), tmp_path / "loans.csv", how)
+    write_file(table(), tmp_path / "loans.csv", how)
     data("init", "loans.csv", "--label", "default")
     told, file = capsys.readouterr().out, tmp_path / "conf" / "dataset" / "loans.yaml"
     dataset, frame = loaded(file), table()
@@ -65,7 +65,7 @@ def test_the_config_reads_the_file_as_it_says(data, tmp_path, how, capsys):
     for word in (
         "an identifier",
         "one value only",
-        "says what the label says",
+        "has one value for each class",
         "60 different in 60 rows",
     ):
         assert word in told and word in body
@@ -75,7 +75,7 @@ def test_the_config_reads_the_file_as_it_says(data, tmp_path, how, capsys):
 
 
 def test_the_comment_on_suspected_numbers_is_the_line_to_write(data, tmp_path):
-    written(table(), tmp_path / "loans.csv", "csv")
+    write_file(table(), tmp_path / "loans.csv", "csv")
     data("init", "loans.csv", "--label", "default")
     file = tmp_path / "conf" / "dataset" / "loans.yaml"
     assert not any(f.missing for f in loaded(file).features if f.name in ("children", "score"))
@@ -116,8 +116,8 @@ def test_of_columns_of_one_name_the_first_is_meant_by_its_place(data, tmp_path):
 
 
 def test_nothing_is_written_over_and_no_name_of_the_package_is_taken(data, tmp_path, capsys):
-    written(table(), tmp_path / "loans.csv", "csv")
-    written(table(), tmp_path / "german.csv", "csv")
+    write_file(table(), tmp_path / "loans.csv", "csv")
+    write_file(table(), tmp_path / "german.csv", "csv")
     data("init", "loans.csv", "--label", "default")
     file = tmp_path / "conf" / "dataset" / "loans.yaml"
     file.write_text("mine")
@@ -139,7 +139,7 @@ def test_the_file_may_lie_in_the_data_folder_below_or_elsewhere(data, tmp_path, 
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for place in (tmp_path / "data", tmp_path / "below", elsewhere):
         place.mkdir(exist_ok=True)
-        written(table(), place / f"{place.name[:5]}.csv", "csv")
+        write_file(table(), place / f"{place.name[:5]}.csv", "csv")
     folders = {}
     for file in ("data/data.csv", "below/below.csv", elsewhere / "elsew.csv"):
         data("init", file, "--label", "default")
@@ -149,7 +149,7 @@ def test_the_file_may_lie_in_the_data_folder_below_or_elsewhere(data, tmp_path, 
         assert len(loaded(path).train) == 48
     assert folders == {"data": None, "below": "below", "elsew": str(elsewhere)}
     (tmp_path / "below" / "below.csv").unlink()
-    with pytest.raises(UserError, match=r"there is no .*below/below\.csv, which dataset\.file names"):
+    with pytest.raises(UserError, match=r"dataset\.file: there is no file .*below/below\.csv"):
         loaded(tmp_path / "conf" / "dataset" / "below.yaml")
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["data.csv"]  # nothing is fetched for it
 
@@ -215,7 +215,7 @@ def test_strange_names_and_classes_are_written_so_that_they_are_read(data, tmp_p
     ],
 )
 def test_mistakes_are_one_message_and_nothing_is_written(data, tmp_path, words, message):
-    written(table(), tmp_path / "loans.csv", "csv")
+    write_file(table(), tmp_path / "loans.csv", "csv")
     table()[["default", "branch", "note"]].assign(branch=1).to_csv(tmp_path / "only.csv", index=False)
     table()[["default", "age"]][:4].to_csv(tmp_path / "few.csv", index=False)
     (tmp_path / "only.csv").write_text("default,note\n" + "".join(f"{i % 2},n{i}\n" for i in range(20)))
@@ -225,7 +225,7 @@ def test_mistakes_are_one_message_and_nothing_is_written(data, tmp_path, words, 
 
 
 def test_a_folder_that_cannot_be_written_is_named(data, tmp_path):
-    written(table(), tmp_path / "loans.csv", "csv")
+    write_file(table(), tmp_path / "loans.csv", "csv")
     (tmp_path / "conf").write_text("a file")
     with pytest.raises(UserError, match=r"conf/dataset/loans\.yaml cannot be written"):
         data("init", "loans.csv", "--label", "default")
@@ -272,7 +272,7 @@ def test_a_run_reads_other_notations_as_init_did(data, tmp_path, capsys):
 
 
 def test_every_setting_of_a_table_can_be_overridden_without_a_plus(data, tmp_path):
-    written(table(), tmp_path / "loans.csv", "csv")
+    write_file(table(), tmp_path / "loans.csv", "csv")
     data("init", "loans.csv", "--label", "default")
     keys = set(yaml.safe_load((tmp_path / "conf" / "dataset" / "loans.yaml").read_text())) - {"_target_"}
     assert keys == set(Table.__dataclass_fields__) - {"reference"}

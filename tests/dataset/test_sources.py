@@ -89,7 +89,7 @@ def test_the_data_folder_comes_first(tmp_path, site):
 def test_a_changed_file_in_the_data_folder_is_refused_named_and_left_as_it_is(tmp_path, site, body):
     (tmp_path / "x.csv").write_bytes(body)
     file = File("x.csv", SHA, [Url(f"{site}/good")])
-    assert file.state(tmp_path) == "damaged"
+    assert file.check_state(tmp_path) == "damaged"
     with pytest.raises(UserError, match=r"x\.csv is partial, damaged or changed"):
         file.find(tmp_path)
     assert (tmp_path / "x.csv").read_bytes() == body
@@ -169,7 +169,7 @@ def archive(kind="plain"):
 def test_one_member_of_an_archive_is_taken_and_the_archive_fetched_once_for_several(tmp_path, site):
     requests.clear()
     tar = [Tar(f"{site}/tar/plain", "folder/x")]
-    one, two = sources.find_all([File("x.csv", SHA, tar), File("y.csv", SHA, tar)], tmp_path)
+    one, two = sources.find_files([File("x.csv", SHA, tar), File("y.csv", SHA, tar)], tmp_path)
     assert one.path.read_bytes() == two.path.read_bytes() == GOOD
     assert requests.count("/tar/plain") == 1
     assert left_behind(tmp_path) == ["x.csv", "y.csv"]
@@ -209,7 +209,7 @@ def test_a_data_folder_that_cannot_be_written_is_named(tmp_path):
 def test_a_users_own_file_needs_no_checksum_and_a_name_with_folders_is_refused(tmp_path):
     (tmp_path / "x.csv").write_bytes(GOOD)
     assert File("x.csv").find(tmp_path).sha256 == SHA
-    assert File("y.csv").state(tmp_path) == "missing"
+    assert File("y.csv").check_state(tmp_path) == "missing"
     with pytest.raises(UserError, match="no source"):
         File("y.csv").find(tmp_path)
     with pytest.raises(ValueError, match=r"file\.name"):
@@ -224,12 +224,12 @@ def test_hashes_are_of_the_whole_file(tmp_path):
 def test_a_file_of_ones_own_may_lie_outside_the_data_folder(tmp_path):
     mine, data = tmp_path / "mine", tmp_path / "data"
     file = File("a.csv", folder=str(mine))
-    assert file.place(data) == mine / "a.csv" and file.state(data) == "missing"
-    with pytest.raises(UserError, match=r"there is no .*mine/a\.csv, which dataset\.file names"):
+    assert file.locate(data) == mine / "a.csv" and file.check_state(data) == "missing"
+    with pytest.raises(UserError, match=r"dataset\.file: there is no file .*mine/a\.csv"):
         file.find(data)
     assert not data.exists()  # nothing could be fetched into it
     mine.mkdir()
     (mine / "a.csv").write_text("x")
-    assert file.find(data).path == mine / "a.csv" and file.state(data) == "present"
+    assert file.find(data).path == mine / "a.csv" and file.check_state(data) == "present"
     with pytest.raises(ValueError, match=r"file\.folder is for a file of your own"):
         File("a.csv", folder=str(mine), sources=[Url("https://example.org/a.csv")])

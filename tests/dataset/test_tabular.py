@@ -15,7 +15,7 @@ ROWS = [
 ]
 
 
-def make(**changes):
+def make_table(**changes):
     settings = {
         "name": "toy",
         "file": File("toy.csv"),
@@ -32,9 +32,9 @@ def write(folder, rows=ROWS, text=None):
     (folder / "toy.csv").write_text(body) if isinstance(body, str) else (folder / "toy.csv").write_bytes(body)
 
 
-def test_features_bins_and_groups(tmp_path):
+def test_columns_are_binned_and_grouped(tmp_path):
     write(tmp_path)
-    data = make(balance=False).load(tmp_path, 0)
+    data = make_table(balance=False).load(tmp_path, 0)
     age = np.array([float(row[0]) for row in ROWS])
     assert data.fitted["age"]["cuts"] == np.percentile(age, [25, 50, 75]).tolist()
     assert data.features[1].values == ("blue", "green", "warm")
@@ -53,7 +53,7 @@ def test_features_bins_and_groups(tmp_path):
 
 def test_balance_is_without_replacement_and_splits_do_not_overlap(tmp_path):
     write(tmp_path)
-    data = make().load(tmp_path, 0)
+    data = make_table().load(tmp_path, 0)
     ids = np.concatenate([split.ids for split in (data.train, data.validation, data.test)])
     assert len(ids) == len(set(ids)) == 30  # 15 of 60 rows say yes
     labels = np.concatenate([split.labels for split in (data.train, data.validation, data.test)])
@@ -63,14 +63,14 @@ def test_balance_is_without_replacement_and_splits_do_not_overlap(tmp_path):
     assert data.origin["rows_read"] == 60 and data.origin["rows_used"] == 30
 
 
-def test_the_seed_decides_the_sample_and_the_split_and_the_fingerprint_tells(tmp_path):
+def test_fingerprint_depends_on_the_seed(tmp_path):
     write(tmp_path)
-    first, again, other = (make().load(tmp_path, seed) for seed in (0, 0, 1))
+    first, again, other = (make_table().load(tmp_path, seed) for seed in (0, 0, 1))
     assert first.fingerprint == again.fingerprint != other.fingerprint
 
 
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=30))
-def test_quartiles_put_each_number_into_the_bin_that_its_name_says(numbers):
+def test_quartiles_assign_each_number_to_the_bin_of_its_name(numbers):
     codes, feature, _ = Quartiles().encode("x", [str(number) for number in numbers])
     names = feature.values
     for number, code in zip(numbers, codes, strict=True):
@@ -87,13 +87,13 @@ def test_quartiles_put_each_number_into_the_bin_that_its_name_says(numbers):
     st.lists(st.one_of(st.none(), st.integers(-50, 50), st.floats(-1e6, 1e6)), min_size=2, max_size=30),
     st.booleans(),
 )
-def test_a_number_is_what_pandas_reads(numbers, whole):
-    """Codes ascend with the numbers, the last is what is missing, and decoding gives the file's own type."""
-    cells = ["" if n is None else str(int(n) if whole else n) for n in numbers]
+def test_numbers_equal_what_pandas_reads(numbers, as_integers):
+    """Codes ascend with the numbers, the last one is missing, and decoding restores the type of the file."""
+    cells = ["" if n is None else str(int(n) if as_integers else n) for n in numbers]
     codes, feature, _ = Number().encode("x", [cell or None for cell in cells])
-    theirs = pd.read_csv(io.StringIO("x,y\n" + "".join(f"{cell},\n" for cell in cells)))["x"]
-    if theirs.notna().any():
-        pd.testing.assert_series_equal(pd.Series(feature.numbers[codes], name="x"), theirs, check_exact=True)
+    expected = pd.read_csv(io.StringIO("x,y\n" + "".join(f"{cell},\n" for cell in cells)))["x"]
+    if expected.notna().any():
+        pd.testing.assert_series_equal(pd.Series(feature.numbers[codes], name="x"), expected, check_exact=True)
     known = feature.numbers[: feature.missing]
     assert (np.diff(known) > 0).all() and (feature.missing is None) == all(cells)
     assert len(set(feature.values)) == len(feature.values)
@@ -102,7 +102,7 @@ def test_a_number_is_what_pandas_reads(numbers, whole):
     assert feature.kind == "number" and feature.rising and not feature.ordered
 
 
-def test_whole_numbers_keep_all_their_digits_and_names_are_short():
+def test_whole_numbers_keep_all_digits_and_names_are_short():
     _, large, _ = Number().encode("x", ["9007199254740993", "9007199254740992", "-1"])
     assert large.values == ("-1", "9007199254740992", "9007199254740993") and large.numbers.dtype == np.int64
     _, larger, _ = Number().encode("x", ["1" * 30, "2"])
@@ -112,62 +112,67 @@ def test_whole_numbers_keep_all_their_digits_and_names_are_short():
 
 
 @pytest.mark.parametrize("column", [Category({"warm": ["red"]}), Quartiles(), Tiers(), Number()])
-def test_what_is_missing_is_a_value_of_its_own_and_the_last(column):
+def test_missing_is_a_separate_last_value(column):
     cells = ["red", None, "blue", "red"] if isinstance(column, Category) else ["3", None, "1", "2"]
     codes, feature, _ = column.encode("x", cells)
     assert feature.missing == codes[1] == len(feature.values) - 1 and feature.values[-1] == "missing"
     assert (np.delete(codes, 1) < feature.missing).all()
-    there = column.encode("x", [cell for cell in cells if cell])
-    assert there[1].missing is None and there[1].values == feature.values[:-1]
-    assert (there[0] == np.delete(codes, 1)).all()
+    without_missing = column.encode("x", [cell for cell in cells if cell])
+    assert without_missing[1].missing is None and without_missing[1].values == feature.values[:-1]
+    assert (without_missing[0] == np.delete(codes, 1)).all()
     _, named, _ = Category().encode("x", ["missing", None, "a"])
     assert named.values == ("a", "missing", "(missing)")
 
 
-def numbers_of(folder, rows=400, gone=0.1, **changes):
-    """A table with numbers of many values, ties and gaps, and the rows as written."""
+def load_numbers(folder, rows=400, missing_share=0.1, **changes):
+    """Return rows with many distinct numbers, ties and missing cells, and the dataset that is read from them."""
     rng = np.random.default_rng(0)
     wide, tied = rng.normal(50, 20, rows).round(3), rng.choice([0, 0, 0, 0, 5, 9], rows)
     cells = [
-        ["" if rng.random() < gone else str(a), str(b), rng.choice(["x", "y", "-9"]), ["no", "yes"][int(a > 50)]]
+        [
+            "" if rng.random() < missing_share else str(a),
+            str(b),
+            rng.choice(["x", "y", "-9"]),
+            ["no", "yes"][int(a > 50)],
+        ]
         for a, b in zip(wide, tied, strict=True)
     ]
     write(folder, cells)
     features = {"age": Number(), "gain": Number(), "colour": Category()}
     settings = {"columns": ["age", "gain", "colour", "label"], "features": features, "balance": False}
-    return cells, make(**settings, **changes).load(folder, 0)
+    return cells, make_table(**settings, **changes).load(folder, 0)
 
 
-def test_a_search_tries_quantiles_of_the_training_numbers_and_missing_if_training_rows_are(tmp_path):
-    cells, data = numbers_of(tmp_path, missing=[-9, 0])
+def test_candidates_are_quantiles_and_missing_if_training_rows_have_it(tmp_path):
+    cells, data = load_numbers(tmp_path, missing=[-9, 0])
     train = [[cells[i][j] for i in data.train.ids] for j in range(3)]
     numbers = sorted(float(cell) for cell in train[0] if cell)
     expected = {numbers[max(0, int(np.ceil(len(numbers) * share - 1e-9)) - 1)] for share in np.linspace(0, 1, 32)}
     age, gain, colour = data.features
-    tried = data.candidates[0]
-    assert set(age.numbers[tried[:-1]]) == expected and tried[-1] == age.missing and len(tried) == 33
+    candidates = data.candidates[0]
+    assert set(age.numbers[candidates[:-1]]) == expected and candidates[-1] == age.missing and len(candidates) == 33
     assert gain.values == ("5", "9", "missing") and data.candidates[1].tolist() == [0, 1, 2]
     assert colour.values == ("x", "y", "missing") and data.candidates[2].tolist() == [0, 1, 2]
-    _, few = numbers_of(tmp_path, candidates=4, gone=0.0)
+    _, few = load_numbers(tmp_path, candidates=4, missing_share=0.0)
     assert len(few.candidates[0]) == 4 and few.features[0].missing is None
     assert few.candidates[1].tolist() == [0, 1, 2]
-    only = numbers_of(tmp_path, rows=60, gone=1 / 60)[1]  # one or two rows
-    for feature, codes, tried in zip(only.features, only.train.codes.T, only.candidates, strict=True):
-        assert (feature.missing in tried) == (feature.missing in codes) and (np.diff(tried) > 0).all()
+    only = load_numbers(tmp_path, rows=60, missing_share=1 / 60)[1]  # one or two rows
+    for feature, codes, candidates in zip(only.features, only.train.codes.T, only.candidates, strict=True):
+        assert (feature.missing in candidates) == (feature.missing in codes) and (np.diff(candidates) > 0).all()
 
 
-def test_a_table_is_decoded_as_pandas_reads_it(tmp_path):
-    _, data = numbers_of(tmp_path)
-    theirs = pd.read_csv(tmp_path / "toy.csv", names=["age", "gain", "colour", "label"], skipinitialspace=True)
+def test_decoded_rows_equal_what_pandas_reads(tmp_path):
+    _, data = load_numbers(tmp_path)
+    expected = pd.read_csv(tmp_path / "toy.csv", names=["age", "gain", "colour", "label"], skipinitialspace=True)
     for split in (data.train, data.validation, data.test):
-        ours = data.decode(split.codes)
-        pd.testing.assert_frame_equal(ours, theirs.iloc[split.ids][list(ours)].reset_index(drop=True))
+        decoded = data.decode(split.codes)
+        pd.testing.assert_frame_equal(decoded, expected.iloc[split.ids][list(decoded)].reset_index(drop=True))
 
 
-def test_a_column_without_anything_in_it_is_refused(tmp_path):
+def test_empty_column_is_reported(tmp_path):
     write(tmp_path, [[row[0], "", *row[2:]] for row in ROWS])
-    with pytest.raises(UserError, match=r"column colour is empty. Leave it out of dataset\.features"):
-        make().load(tmp_path, 0)
+    with pytest.raises(UserError, match=r"column colour is empty. Remove it from dataset\.features"):
+        make_table().load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -183,36 +188,39 @@ def test_a_column_without_anything_in_it_is_refused(tmp_path):
         ([], "has no rows"),
     ],
 )
-def test_bad_rows_are_named(tmp_path, rows, message):
+def test_invalid_rows_are_reported_with_position(tmp_path, rows, message):
     write(tmp_path, rows)
     with pytest.raises(UserError, match=message):
-        make().load(tmp_path, 0)
+        make_table().load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
     ("text", "message"), [(b"1,\xff,2,no\n", "not UTF-8"), ('1,"red,0,no\n', r"line \d+"), ('"a"b,1,2,no\n', "line 1")]
 )
-def test_bad_text_is_named(tmp_path, text, message):
+def test_invalid_csv_is_reported(tmp_path, text, message):
     write(tmp_path, text=text)
     with pytest.raises(UserError, match=message):
-        make().load(tmp_path, 0)
+        make_table().load(tmp_path, 0)
 
 
 def test_constraints_reach_the_features(tmp_path):
     write(tmp_path)
     features = {"age": "number", "colour": "category", "gain": "tiers"}
-    data = make(features=features, immutable=["colour"], only={"age": "up", "gain": "down"}).load(tmp_path, 0)
+    data = make_table(features=features, immutable=["colour"], only={"age": "up", "gain": "down"}).load(tmp_path, 0)
     assert [feature.moves for feature in data.features] == ["up", "none", "down"] and data.constrained
-    assert not make(features=features).load(tmp_path, 0).constrained
+    assert not make_table(features=features).load(tmp_path, 0).constrained
     with pytest.raises(UserError, match=r"dataset\.only\.colour=up: a category has no up and down"):
-        make(features=features, only={"colour": "up"}).load(tmp_path, 0)
+        make_table(features=features, only={"colour": "up"}).load(tmp_path, 0)
 
 
-def test_kinds_may_be_words(tmp_path):
+def test_column_kinds_can_be_given_as_words(tmp_path):
     write(tmp_path)
     words = {"age": "number", "colour": "category", "gain": "tiers"}
     classes = {"age": Number(), "colour": Category(), "gain": Tiers()}
-    assert make(features=words).load(tmp_path, 0).fingerprint == make(features=classes).load(tmp_path, 0).fingerprint
+    assert (
+        make_table(features=words).load(tmp_path, 0).fingerprint
+        == make_table(features=classes).load(tmp_path, 0).fingerprint
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,30 +230,30 @@ def test_kinds_may_be_words(tmp_path):
         (["true", "false"], [True, False]), ([1, 2], [1.0, 2.0]), (["no", "yes"], ["no", "yes"]),
     ],
 )  # fmt: skip
-def test_classes_of_any_type(tmp_path, labels, classes):
+def test_classes_match_labels_of_any_type(tmp_path, labels, classes):
     write(tmp_path, [[*row[:3], str(labels[row[3] == "yes"])] for row in ROWS])
-    data = make(classes=classes, balance=False).load(tmp_path, 0)
+    data = make_table(classes=classes, balance=False).load(tmp_path, 0)
     assert data.classes == tuple(str(name) for name in classes)
     for split in (data.train, data.validation, data.test):
         assert split.labels.tolist() == [int(ROWS[i][3] == "yes") for i in split.ids]
 
 
-def test_the_label_and_the_features_stand_anywhere_and_other_columns_are_not_looked_at(tmp_path):
+def test_columns_are_read_by_name_and_others_ignored(tmp_path):
     table = pd.DataFrame(ROWS, columns=["age", "colour", "gain", "label"])
     write(tmp_path, text=table.assign(more="x;y", empty="").sample(frac=1, axis=1, random_state=1).to_csv(index=False))
-    by_name = make(columns=None).load(tmp_path, 0)
+    by_name = make_table(columns=None).load(tmp_path, 0)
     write(tmp_path)
-    assert by_name.fingerprint == make().load(tmp_path, 0).fingerprint
+    assert by_name.fingerprint == make_table().load(tmp_path, 0).fingerprint
     table.assign(gain=table["gain"].astype(int)).to_parquet(tmp_path / "toy.csv")
-    assert make(columns=None).load(tmp_path, 0).fingerprint == by_name.fingerprint
+    assert make_table(columns=None).load(tmp_path, 0).fingerprint == by_name.fingerprint
 
 
-def test_sentinels_are_missing_in_the_file_or_in_a_column(tmp_path):
+def test_missing_markers_apply_to_all_columns_or_to_one(tmp_path):
     rows = [["-9" if i % 5 == 0 else row[0], "-9.0" if i % 7 == 0 else row[1], *row[2:]] for i, row in enumerate(ROWS)]
     write(tmp_path, rows)
     features = {"age": Number(), "colour": Category()}
-    everywhere, age = (make(features=features, missing=m).load(tmp_path, 0) for m in ([-9], {"age": ["-9"]}))
-    none = make(features=features).load(tmp_path, 0)
+    everywhere, age = (make_table(features=features, missing=m).load(tmp_path, 0) for m in ([-9], {"age": ["-9"]}))
+    none = make_table(features=features).load(tmp_path, 0)
     assert [f.missing is not None for f in everywhere.features] == [True, True]
     assert [f.missing is not None for f in age.features] == [True, False]
     assert [f.missing for f in none.features] == [None, None] and none.features[0].values[0] == "-9"
@@ -254,47 +262,47 @@ def test_sentinels_are_missing_in_the_file_or_in_a_column(tmp_path):
         assert (age.features[1].values[codes[1]] == "-9.0") == (i % 7 == 0)
 
 
-def test_rows_are_divided_as_a_column_says(tmp_path):
+def test_rows_are_split_by_a_column(tmp_path):
     parts = ["a", "a", "a", "b", "c", "d"]
     rows = [[*row, parts[i % 6]] for i, row in enumerate(ROWS)]
     columns = ["age", "colour", "gain", "label", "part"]
     write(tmp_path, rows)
     split = {"column": "part", "train": ["a", "d"], "validation": "b", "test": "c"}
-    data = make(columns=columns, split=split, balance=False).load(tmp_path, 0)
+    data = make_table(columns=columns, split=split, balance=False).load(tmp_path, 0)
     for name, letters in (("train", "ad"), ("validation", "b"), ("test", "c")):
         assert getattr(data, name).ids.tolist() == [i for i in range(60) if parts[i % 6] in letters]
     split = {"column": "part", "train": ["a", "b", "d"], "validation": 0.2, "test": "c"}
-    drawn, again, other = (make(columns=columns, split=split, balance=False).load(tmp_path, s) for s in (0, 0, 1))
-    assert len(drawn.validation) == 10 and drawn.test.ids.tolist() == data.test.ids.tolist()
-    assert sorted([*drawn.train.ids, *drawn.validation.ids]) == [i for i in range(60) if parts[i % 6] != "c"]
-    assert drawn.fingerprint == again.fingerprint and other.validation.ids.tolist() != drawn.validation.ids.tolist()
+    first, again, other = (make_table(columns=columns, split=split, balance=False).load(tmp_path, s) for s in (0, 0, 1))
+    assert len(first.validation) == 10 and first.test.ids.tolist() == data.test.ids.tolist()
+    assert sorted([*first.train.ids, *first.validation.ids]) == [i for i in range(60) if parts[i % 6] != "c"]
+    assert first.fingerprint == again.fingerprint and other.validation.ids.tolist() != first.validation.ids.tolist()
     del split["validation"]
-    assert len(make(columns=columns, split=split, balance=False).load(tmp_path, 0).validation) == 5
+    assert len(make_table(columns=columns, split=split, balance=False).load(tmp_path, 0).validation) == 5
     split["train"] = "a"
-    with pytest.raises(UserError, match=r"line 4, column part: 'b' is none of a, c, which dataset\.split names"):
-        make(columns=columns, split=split, balance=False).load(tmp_path, 0)
+    with pytest.raises(UserError, match=r"line 4, column part: 'b' is none of a, c, the values in dataset\.split\."):
+        make_table(columns=columns, split=split, balance=False).load(tmp_path, 0)
 
 
-def test_rows_are_divided_as_files_are(tmp_path):
+def test_rows_are_split_by_files(tmp_path):
     for name, rows in (("toy.csv", ROWS[:40]), ("more.csv", ROWS[40:50]), ("test.csv", ROWS[50:])):
         (tmp_path / name).write_text("\n".join(",".join(row) for row in rows))
-    made = make(split={"validation": File("more.csv"), "test": File("test.csv")}, balance=False)
-    data = made.load(tmp_path, 0)
+    table = make_table(split={"validation": File("more.csv"), "test": File("test.csv")}, balance=False)
+    data = table.load(tmp_path, 0)
     assert [s.ids.tolist() for s in (data.train, data.validation, data.test)] == [
         list(range(40)), list(range(40, 50)), list(range(50, 60)),
     ]  # fmt: skip
-    assert [found.path.name for found in made.fetch(tmp_path)] == ["toy.csv", "more.csv", "test.csv"]
+    assert [file.path.name for file in table.fetch(tmp_path)] == ["toy.csv", "more.csv", "test.csv"]
     assert data.origin["file"] == "toy.csv, more.csv, test.csv" and data.origin["sha256"].count(",") == 2
-    joined = "\n".join(",".join(row) for row in ROWS)
-    (tmp_path / "toy.csv").write_text(joined)
-    one = make(balance=False).load(tmp_path, 0)
-    assert data.features == one.features  # fitted on all rows
+    all_rows = "\n".join(",".join(row) for row in ROWS)
+    (tmp_path / "toy.csv").write_text(all_rows)
+    joined_dataset = make_table(balance=False).load(tmp_path, 0)
+    assert data.features == joined_dataset.features  # fitted on all rows
     (tmp_path / "toy.csv").write_text("\n".join(",".join(row) for row in ROWS[:40]))
-    drawn = make(split={"test": File("test.csv")}, balance=False).load(tmp_path, 0)
-    assert len(drawn.validation) == 4 and drawn.test.ids.tolist() == list(range(40, 50))
+    first = make_table(split={"test": File("test.csv")}, balance=False).load(tmp_path, 0)
+    assert len(first.validation) == 4 and first.test.ids.tolist() == list(range(40, 50))
     (tmp_path / "test.csv").write_text("1,red,x,no\n")
     with pytest.raises(UserError, match=r"test\.csv, line 1, column gain: 'x' is not a number"):
-        made.load(tmp_path, 0)
+        table.load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -314,16 +322,16 @@ def test_rows_are_divided_as_files_are(tmp_path):
         ),
     ],
 )
-def test_a_header_that_is_taken_for_a_row_is_told(tmp_path, changes, message):
+def test_header_read_as_a_row_is_reported(tmp_path, changes, message):
     write(tmp_path, [["age", "colour", "gain", changes.get("label", "label")], *ROWS])
     with pytest.raises(UserError, match=message):
-        make(**changes).load(tmp_path, 0)
+        make_table(**changes).load(tmp_path, 0)
 
 
-def test_a_decimal_comma_is_told(tmp_path):
+def test_decimal_comma_is_reported(tmp_path):
     write(tmp_path, text="\n".join(";".join([f"{i},5", *row[1:]]) for i, row in enumerate(ROWS)))
     with pytest.raises(UserError, match=r"'0,5' is not a number.*Write 0\.5, with a point"):
-        make().load(tmp_path, 0)
+        make_table().load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -339,10 +347,10 @@ def test_a_decimal_comma_is_told(tmp_path):
         ),
     ],
 )
-def test_a_cell_that_is_almost_a_number_comes_with_the_remedy(tmp_path, cell, message):
+def test_almost_numeric_cell_is_reported_with_remedy(tmp_path, cell, message):
     write(tmp_path, text="\n".join(";".join([cell if i == 0 else row[0], *row[1:]]) for i, row in enumerate(ROWS)))
     with pytest.raises(UserError, match=message):
-        make().load(tmp_path, 0)
+        make_table().load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -352,22 +360,22 @@ def test_a_cell_that_is_almost_a_number_comes_with_the_remedy(tmp_path, cell, me
         (Date(), ["2024-01-01", "1.2.2024"], "is not a date such as"),
     ],
 )
-def test_cells_that_are_no_amount_or_date_are_refused(tmp_path, column, cells, message):
+def test_invalid_amount_or_date_is_reported(tmp_path, column, cells, message):
     write(tmp_path, text="\n".join(";".join([cells[i % 2], *row[1:]]) for i, row in enumerate(ROWS)))
     with pytest.raises(UserError, match=f"line 2, column age: .*{message}"):
-        make(features={"age": column, "colour": Category()}).load(tmp_path, 0)
+        make_table(features={"age": column, "colour": Category()}).load(tmp_path, 0)
 
 
-def test_training_rows_of_one_class_are_refused(tmp_path):
+def test_training_rows_of_one_class_are_reported(tmp_path):
     write(tmp_path, [[*row, "train" if row[3] == "no" else "test"] for row in ROWS])
     split = {"column": "part", "train": "train", "test": "test"}
     with pytest.raises(UserError, match="all training rows are of one class"):
-        make(columns=["age", "colour", "gain", "label", "part"], split=split, balance=False).load(tmp_path, 0)
+        make_table(columns=["age", "colour", "gain", "label", "part"], split=split, balance=False).load(tmp_path, 0)
 
 
-def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
+def test_declared_header_line_is_skipped(tmp_path):
     write(tmp_path, [["age", "colour", "gain", "label"], *ROWS])
-    assert make(header=True).load(tmp_path, 0).origin["rows_read"] == 60
+    assert make_table(header=True).load(tmp_path, 0).origin["rows_read"] == 60
 
 
 @pytest.mark.parametrize(
@@ -379,20 +387,26 @@ def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
         ({"split": [0.5, 0.2, 0.2]}, "split"),
         ({"split": [1.0, 0.0, 0.0]}, "split"),
         ({"candidates": 1}, "candidates must be a whole number of at least 2"),
-        ({"features": {"age": "number", "label": "category"}}, "features has the label, label: a model would be told"),
-        ({"features": {"age": "numbr"}}, r"features\.age: 'numbr' is no kind of column\. Did you mean number\? Write"),
-        ({"features": {"age": 3}}, r"features\.age: 3 is no kind of column"),
+        (
+            {"features": {"age": "number", "label": "category"}},
+            "features contains the label, label, so the model would see it",
+        ),
+        (
+            {"features": {"age": "numbr"}},
+            r"features\.age: 'numbr' is not a kind of column\. Did you mean number\? Write",
+        ),
+        ({"features": {"age": 3}}, r"features\.age: 3 is not a kind of column"),
         ({"columns": None, "header": False}, "columns must name the columns of a file without a header"),
         ({"delimiter": "tab"}, "delimiter must be one character"),
         ({"missing": "?"}, "missing must be a list such as"),
         ({"missing": {"age": "?"}}, "missing must be a list such as"),
-        ({"missing": {"agee": ["?"]}}, r"missing\.agee is no feature\. Did you mean age\?"),
+        ({"missing": {"agee": ["?"]}}, r"missing\.agee is not a feature\. Did you mean age\?"),
         ({"classes": [1, "1.0"]}, "classes must name two values"),
-        ({"immutable": ["sex"]}, "immutable names sex, which is no feature"),
+        ({"immutable": ["sex"]}, "immutable names sex, which is not a feature"),
         ({"immutable": "age"}, "immutable must be a list"),
-        ({"only": {"agee": "up"}}, r"only names agee, which is no feature\. Did you mean age\?"),
+        ({"only": {"agee": "up"}}, r"only names agee, which is not a feature\. Did you mean age\?"),
         ({"only": {"age": "higher"}}, r"only\.age must be one of up, down"),
-        ({"only": {"age": "up"}, "immutable": ["age"]}, "age is immutable, and only says that it may go up"),
+        ({"only": {"age": "up"}, "immutable": ["age"]}, r"age is in immutable and in only \(up\)"),
         ({"positions": {"age": 0}}, r"positions\.age must"),
         ({"split": {"column": "part", "train": "a", "test": "b"}, "balance": False}, "columns does not list part"),
         ({"split": {"column": "gain", "train": 0, "test": 1}, "balance": False}, "'~dataset.features.gain'"),
@@ -406,6 +420,6 @@ def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
         ({"split": {"test": File("b"), "validation": 1.5}, "balance": False}, r"split\.validation must"),
     ],
 )
-def test_bad_settings_are_named(changes, key):
+def test_invalid_settings_are_reported(changes, key):
     with pytest.raises(ValueError, match=key):
-        make(**changes)
+        make_table(**changes)

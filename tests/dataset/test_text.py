@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from cfeval_cli.core import ABSENT
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.text import Lines, Table, Text, _encode, _words
+from cfeval_cli.dataset.text import Lines, Table, Text, _encode_words, _split_words
 from cfeval_cli.errors import UserError
 
 WORDS = ["a", "good", "bad", "film", "is", "it's", "--", "don't", ",", ".", "plot", "n't", "great", "dull"]
 SENTENCES = [" ".join(WORDS[(i * j) % len(WORDS)] for j in range(1, 3 + i % 5)) for i in range(40)]
 
 
-def write(folder, negative=None, positive=None):
+def write_corpus(folder, negative=None, positive=None):
     (folder / "neg").write_bytes("\n".join(negative or SENTENCES[:20]).encode() + b"\n")
     (folder / "pos").write_bytes("\n".join(positive or SENTENCES[20:]).encode() + b"\n")
     (folder / "glove.txt").write_text("".join(f"{w} {i}.5 {-i} 0.25\n" for i, w in enumerate(WORDS[:-2])))
 
 
-def make(folder, **changes):
+def make_text_dataset(folder, **changes):
     settings = {
         "name": "toy",
         "corpora": [Lines(File("neg"), File("pos"), 40), Table(File("all.csv"), "mine", 30, latin=True)],
@@ -34,9 +34,9 @@ def make(folder, **changes):
     return Text(**{**settings, **changes})
 
 
-def test_sentences_become_positions_padded_to_the_longest(tmp_path):
-    write(tmp_path)
-    data = make(tmp_path).load(tmp_path, 0)
+def test_sentences_are_encoded_and_padded_to_the_longest(tmp_path):
+    write_corpus(tmp_path)
+    data = make_text_dataset(tmp_path).load(tmp_path, 0)
     assert data.kind == "text" and data.width == max(len(s.split()) for s in SENTENCES)
     assert [len(s) for s in (data.train, data.validation, data.test)] == [32, 4, 4]
     words = data.features[0].values
@@ -51,38 +51,38 @@ def test_sentences_become_positions_padded_to_the_longest(tmp_path):
             assert (codes[len(tokens) :] == ABSENT).all()
 
 
-def test_the_vocabulary_is_by_frequency_and_a_search_may_try_the_most_frequent(tmp_path):
-    write(tmp_path)
-    data = make(tmp_path, search_words=3).load(tmp_path, 0)
+def test_vocabulary_is_sorted_by_frequency_and_candidates_are_the_most_frequent(tmp_path):
+    write_corpus(tmp_path)
+    data = make_text_dataset(tmp_path, search_words=3).load(tmp_path, 0)
     tokens = [word for i in data.train.ids for word in SENTENCES[i].split()]
     counts = [tokens.count(word) for word in data.features[0].values[:-1]]
     assert counts == sorted(counts, reverse=True)
     assert data.frequencies[0] == pytest.approx(np.array([*counts, 0]) / len(tokens))
     assert data.candidates[0].tolist() == [0, 1, 2]
-    assert len(make(tmp_path).load(tmp_path, 0).candidates[0]) == len(counts)  # never the mask
+    assert len(make_text_dataset(tmp_path).load(tmp_path, 0).candidates[0]) == len(counts)  # never the mask
 
 
-def test_vectors_are_those_of_the_file_and_unknown_words_get_the_mean_of_all(tmp_path):
-    write(tmp_path)
-    data = make(tmp_path).load(tmp_path, 0)
+def test_word_vectors_come_from_the_file_and_unknown_words_get_their_mean(tmp_path):
+    write_corpus(tmp_path)
+    data = make_text_dataset(tmp_path).load(tmp_path, 0)
     mean = np.mean([[i + 0.5, -i, 0.25] for i in range(len(WORDS) - 2)], axis=0)
     for word, vector in zip(data.features[0].values, data.pretrained, strict=True):
         i = WORDS.index(word) if word in WORDS else 99
         assert vector == pytest.approx([i + 0.5, -i, 0.25] if i < len(WORDS) - 2 else mean)
 
 
-def test_lines_that_are_not_utf8_and_empty_lines_are_left_out_and_one_token_is_a_sentence(tmp_path):
-    write(tmp_path)
+def test_empty_and_undecodable_lines_are_left_out(tmp_path):
+    write_corpus(tmp_path)
     odd = [b"caf\xe9 bad", b"", b"  ", b"dull", "naïve film".encode(), "next\x85line".encode("latin-1")]
     (tmp_path / "neg").write_bytes(b"\n".join([*odd, *(s.encode() for s in SENTENCES[:20])]) + b"\n")
-    data = make(tmp_path).load(tmp_path, 0)
+    data = make_text_dataset(tmp_path).load(tmp_path, 0)
     texts = [t for split in (data.train, data.validation, data.test) for t in split.texts]
     assert len(texts) == 42 and "dull" in texts and "naïve film" in texts
     assert (data.origin["rows_read"], data.origin["rows_used"]) == (46, 42) and data.origin["complete"]
 
 
-def test_a_partial_copy_is_taken_only_if_there_is_no_whole_one_and_says_so(tmp_path, caplog):
-    write(tmp_path)
+def test_partial_corpus_is_used_with_a_warning_if_no_complete_one_is_available(tmp_path, caplog):
+    write_corpus(tmp_path)
     with (tmp_path / "all.csv").open("w", newline="") as out:
         table = csv.writer(out)
         table.writerow(["text", "label", "source"])
@@ -90,16 +90,16 @@ def test_a_partial_copy_is_taken_only_if_there_is_no_whole_one_and_says_so(tmp_p
             table.writerow([f" {sentence} ", int(i >= 15), "mine"])
             table.writerow(["something else", 1, "other"])
         table.writerow(["caf\xe9", 1, "mine"])  # was not UTF-8 in the original
-    assert make(tmp_path).load(tmp_path, 0).origin["complete"]
+    assert make_text_dataset(tmp_path).load(tmp_path, 0).origin["complete"]
     (tmp_path / "neg").unlink()
-    data = make(tmp_path).load(tmp_path, 0)
+    data = make_text_dataset(tmp_path).load(tmp_path, 0)
     assert not data.origin["complete"]
     assert (data.origin["rows_used"], data.origin["rows_read"], data.origin["rows_whole"]) == (30, 31, 40)
     assert "an incomplete copy, 31 of 40 sentences; put neg and pos into" in caplog.text
-    assert [f.path.name for f in make(tmp_path).fetch(tmp_path)] == ["all.csv"]
+    assert [f.path.name for f in make_text_dataset(tmp_path).fetch(tmp_path)] == ["all.csv"]
     (tmp_path / "all.csv").unlink()
     with pytest.raises(UserError, match="neg is not in the data folder"):
-        make(tmp_path).load(tmp_path, 0)
+        make_text_dataset(tmp_path).load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -114,33 +114,33 @@ def test_a_partial_copy_is_taken_only_if_there_is_no_whole_one_and_says_so(tmp_p
         ("a 1 2 3\ngood 1 2 3 4\n", "line 2: expected a word and 3 numbers"),
         ("a 1 2 3\nb 1 1e200 3\n", "line 2"),
         ("a\t1\t2\n", "separated by single spaces"),
-        ("nothing 1 2\nof 1 2\nours 1 2\n", "knows none of the"),
+        ("nothing 1 2\nof 1 2\nours 1 2\n", "has none of the"),
         ("", "has no vectors"),
         (b"a 1 2\n\xff 1 2\n", "not UTF-8"),
     ],
 )
-def test_a_bad_line_of_a_vector_file_is_named(tmp_path, text, message):
-    write(tmp_path)
+def test_invalid_line_of_a_vector_file_is_reported(tmp_path, text, message):
+    write_corpus(tmp_path)
     (tmp_path / "glove.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UserError, match=message):
-        make(tmp_path).load(tmp_path, 0)
+        make_text_dataset(tmp_path).load(tmp_path, 0)
 
 
-def test_a_word_may_have_spaces_or_be_a_number(tmp_path):
-    write(tmp_path)
+def test_words_of_vector_files_may_contain_spaces_or_be_numbers(tmp_path):
+    write_corpus(tmp_path)
     (tmp_path / "glove.txt").write_text("a 1 2 3\n. . . 4 5 6\n1984 7 8 9\n")
-    data = make(tmp_path).load(tmp_path, 0)
+    data = make_text_dataset(tmp_path).load(tmp_path, 0)
     assert data.pretrained[-1] == pytest.approx([4, 5, 6])
     assert data.origin["embedding"]["words"] == 1 and data.origin["embedding"]["dim"] == 3
     assert len(data.origin["embedding"]["sha256"]) == 64
 
 
-def test_a_damaged_file_is_said_although_another_copy_is_there(tmp_path):
-    write(tmp_path)
+def test_damaged_file_is_reported_although_another_corpus_is_available(tmp_path):
+    write_corpus(tmp_path)
     (tmp_path / "all.csv").write_text("text,label,source\n")
     damaged = [Lines(File("neg", "0" * 64), File("pos"), 40), Table(File("all.csv"), "mine", 30)]
     with pytest.raises(UserError, match="neg is partial, damaged or changed"):
-        make(tmp_path, corpora=damaged).load(tmp_path, 0)
+        make_text_dataset(tmp_path, corpora=damaged).load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -152,44 +152,44 @@ def test_a_damaged_file_is_said_although_another_copy_is_there(tmp_path):
         (b'text,label,source\n"a,1,mine\n', r"line \d"),
     ],
 )
-def test_a_bad_table_of_sentences_is_named(tmp_path, body, message):
-    write(tmp_path)
+def test_invalid_table_of_sentences_is_reported(tmp_path, body, message):
+    write_corpus(tmp_path)
     (tmp_path / "all.csv").write_bytes(body)
     with pytest.raises(UserError, match=message):
-        make(tmp_path, corpora=[Table(File("all.csv"), "mine", 1)]).load(tmp_path, 0)
+        make_text_dataset(tmp_path, corpora=[Table(File("all.csv"), "mine", 1)]).load(tmp_path, 0)
 
 
-def test_a_vector_file_that_is_not_there_is_named_by_its_key(tmp_path):
-    write(tmp_path)
+def test_missing_vector_file_is_reported_with_its_key(tmp_path):
+    write_corpus(tmp_path)
     (tmp_path / "glove.txt").unlink()
     with pytest.raises(UserError, match=r"dataset\.embedding\.path=.*cannot be read"):
-        make(tmp_path).load(tmp_path, 0)
+        make_text_dataset(tmp_path).load(tmp_path, 0)
 
 
 def test_packaged_vectors_equal_those_of_a_text_file(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet
 
-    write(tmp_path)
+    write_corpus(tmp_path)
     table = np.array([[i + 0.5, -i, 0.25] for i in range(len(WORDS) - 2)], dtype=np.float32)
     np.save(tmp_path / "t.npy", table)
     pa.parquet.write_table(pa.table({"index": WORDS[:-2]}), tmp_path / "i.parquet")
     packaged = Glove(File("t.npy"), File("i.parquet"), "small")
-    ours = make(tmp_path, embedding=packaged).load(tmp_path, 0).pretrained
-    assert ours == pytest.approx(make(tmp_path).load(tmp_path, 0).pretrained)
+    vectors = make_text_dataset(tmp_path, embedding=packaged).load(tmp_path, 0).pretrained
+    assert vectors == pytest.approx(make_text_dataset(tmp_path).load(tmp_path, 0).pretrained)
     (tmp_path / "i.parquet").write_text("not a table")
-    with pytest.raises(UserError, match=r"i\.parquet is not what it should be"):
-        make(tmp_path, embedding=packaged).load(tmp_path, 0)
+    with pytest.raises(UserError, match=r"i\.parquet is not a valid index of words"):
+        make_text_dataset(tmp_path, embedding=packaged).load(tmp_path, 0)
     pa.parquet.write_table(pa.table({"index": WORDS[:-2]}), tmp_path / "i.parquet")
     np.save(tmp_path / "t.npy", table[:-1])
     with pytest.raises(UserError, match="names 12 words"):
-        make(tmp_path, embedding=packaged).load(tmp_path, 0)
+        make_text_dataset(tmp_path, embedding=packaged).load(tmp_path, 0)
 
 
 @given(st.lists(st.lists(st.sampled_from([*WORDS, "other"]), min_size=1, max_size=6), min_size=1, max_size=8))
-def test_encoding_is_word_by_word(sentences):
+def test_sentences_are_encoded_word_by_word(sentences):
     code = {word: i for i, word in enumerate(WORDS)}
-    codes = _encode(sentences, code, 99, max(map(len, sentences)))
+    codes = _encode_words(sentences, code, 99, max(map(len, sentences)))
     for row, words in zip(codes.tolist(), sentences, strict=True):
         assert [c for c in row if c != ABSENT] == [code.get(word, 99) for word in words]
 
@@ -206,34 +206,34 @@ def test_encoding_is_word_by_word(sentences):
         ({"sample": 0}, "sample"),
     ],
 )
-def test_bad_settings_are_named(tmp_path, changes, key):
+def test_invalid_settings_are_reported(tmp_path, changes, key):
     with pytest.raises(ValueError, match=key):
-        make(tmp_path, **changes)
+        make_text_dataset(tmp_path, **changes)
 
 
-def test_too_few_sentences_or_one_class_are_refused(tmp_path):
-    write(tmp_path, ["a"], ["b"])
+def test_too_few_sentences_and_missing_classes_are_reported(tmp_path):
+    write_corpus(tmp_path, ["a"], ["b"])
     with pytest.raises(UserError, match="too few"):
-        make(tmp_path).load(tmp_path, 0)
-    write(tmp_path, SENTENCES, [""])
+        make_text_dataset(tmp_path).load(tmp_path, 0)
+    write_corpus(tmp_path, SENTENCES, [""])
     with pytest.raises(UserError, match="both classes"):
-        make(tmp_path).load(tmp_path, 0)
+        make_text_dataset(tmp_path).load(tmp_path, 0)
 
 
-def table_of(folder, kind, rows, **names):
+def write_table(folder, file_format, rows, **names):
     """A file of texts and labels, as pandas writes it."""
     frame = pd.DataFrame(rows, columns=["label", "text"]).rename(columns=names)
-    if kind == "parquet":
+    if file_format == "parquet":
         frame.to_parquet(folder / "mine.any")
     else:
-        frame.to_csv(folder / "mine.any", sep={"csv": ",", "tsv": "\t", "semicolons": ";"}[kind], index=False)
+        frame.to_csv(folder / "mine.any", sep={"csv": ",", "tsv": "\t", "semicolons": ";"}[file_format], index=False)
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "semicolons", "parquet"])
-def test_a_file_of_texts_and_labels_is_all_that_is_needed_and_accents_stay(tmp_path, kind):
+@pytest.mark.parametrize("file_format", ["csv", "tsv", "semicolons", "parquet"])
+def test_one_file_of_texts_and_labels_suffices_and_accents_are_preserved(tmp_path, file_format):
     moods = ["schön, naïve", "café; très bien", "東京 is good", 'a "bad"\tfilm', "dull"]
     rows = [("good" if i % 2 else "bad", f"{moods[i % 5]} {WORDS[i % 7]}") for i in range(40)]
-    table_of(tmp_path, kind, rows, text="review")
+    write_table(tmp_path, file_format, rows, text="review")
     corpus = Table(File("mine.any"), text="review", labels=["bad", "good"])
     data = Text("mine", [corpus], ["negative", "positive"]).load(tmp_path, 0)
     assert data.pretrained is None and data.origin["rows_used"] == data.origin["rows_whole"] == 40
@@ -244,13 +244,13 @@ def test_a_file_of_texts_and_labels_is_all_that_is_needed_and_accents_stay(tmp_p
     assert "embedding" not in data.origin and data.features[0].kind == "token"
 
 
-def test_three_classes_of_any_type_and_labels_that_do_not_fit(tmp_path):
+def test_three_classes_are_read_and_mismatched_labels_reported(tmp_path):
     rows = [(i % 3 + 1, WORDS[i % 9]) for i in range(30)]
-    table_of(tmp_path, "csv", rows)
+    write_table(tmp_path, "csv", rows)
     three = Text("mine", [Table(File("mine.any"), labels=["1", 2.0, 3])], ["a", "b", "c"]).load(tmp_path, 0)
     assert three.classes == ("a", "b", "c")
     assert three.train.labels.tolist() == [i % 3 for i in three.train.ids]
-    with pytest.raises(UserError, match=r"more labels are named than dataset\.classes has"):
+    with pytest.raises(UserError, match=r"labels has more values than dataset\.classes"):
         Text("mine", [Table(File("mine.any"), labels=[1, 2, 3])], ["a", "b"]).load(tmp_path, 0)
     with pytest.raises(UserError, match="sentences of all classes are needed, and there are none of d"):
         Text("mine", [Table(File("mine.any"), labels=[1, 2, 3, 4])], ["a", "b", "c", "d"]).load(tmp_path, 0)
@@ -259,7 +259,7 @@ def test_three_classes_of_any_type_and_labels_that_do_not_fit(tmp_path):
 
 
 @given(st.text(alphabet="aÉz9' ’_-.,!\t\n", max_size=40))
-def test_words_are_in_small_letters_and_signs_stand_apart(text):
+def test_words_are_lower_case_and_punctuation_is_separate(text):
     """Sign by sign, without a pattern."""
     words, last = [], ""
     for i, sign in enumerate(text.lower() + " "):
@@ -271,11 +271,11 @@ def test_words_are_in_small_letters_and_signs_stand_apart(text):
         words += [last] if last else []
         words += [] if sign.isspace() else [sign]
         last = ""
-    assert _words(text) == words
+    assert _split_words(text) == words
 
 
 def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
-    table_of(tmp_path, "csv", [(i % 2, f"<br />{'word ' * (i % 7)}No. {i}<br/>") for i in range(60)])
+    write_table(tmp_path, "csv", [(i % 2, f"<br />{'word ' * (i % 7)}No. {i}<br/>") for i in range(60)])
     whole = Text("mine", [Table(File("mine.any"))], ["a", "b"], tokens="words")
     part = replace(whole, max_tokens=3, sample=20)
     data, again, other = (part.load(tmp_path, seed) for seed in (0, 0, 1))
@@ -306,7 +306,9 @@ def write_originals(folder):
 @pytest.mark.parametrize("tokens", ["space", "words"])
 def test_with_spellings_decode_restores_every_original_text(tmp_path, tokens):
     texts = write_originals(tmp_path)
-    data = make(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens=tokens).load(tmp_path, 0)
+    data = make_text_dataset(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens=tokens).load(
+        tmp_path, 0
+    )
     spelled = data.with_spellings()
     for before, split in zip(
         (data.train, data.validation, data.test), (spelled.train, spelled.validation, spelled.test), strict=True
@@ -322,9 +324,11 @@ def test_with_spellings_decode_restores_every_original_text(tmp_path, tokens):
     assert spelled.with_spellings() is spelled
 
 
-def test_an_edit_leaves_the_rest_of_the_text_as_it_was(tmp_path):
+def test_edit_preserves_the_rest_of_the_text(tmp_path):
     texts = write_originals(tmp_path)
-    data = make(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens="words").load(tmp_path, 0)
+    data = make_text_dataset(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens="words").load(
+        tmp_path, 0
+    )
     spelled = data.with_spellings()
     i = next(i for i, row in enumerate(spelled.train.ids) if texts[row] == ORIGINALS[0])
     codes = spelled.train.codes[i].copy()
@@ -341,13 +345,13 @@ def test_an_edit_leaves_the_rest_of_the_text_as_it_was(tmp_path):
         assert spelled.decode(edited[None]) == [text]
 
 
-def test_words_behind_max_tokens_are_no_features_and_stay_in_the_text(tmp_path, caplog):
+def test_words_after_max_tokens_are_no_features_but_stay_in_the_text(tmp_path, caplog):
     texts = write_originals(tmp_path)
     settings = {"corpora": [Table(File("own.csv"))], "embedding": None, "tokens": "words", "max_tokens": 3}
-    plain = make(tmp_path, **settings).load(tmp_path, 0)
+    plain = make_text_dataset(tmp_path, **settings).load(tmp_path, 0)
     (message,) = caplog.messages
-    many = sum(len(_words(text)) > 3 for text in texts)
-    assert f"{many} of {len(texts)} texts have more than max_tokens=3 words" in message and "never features" in message
+    n_cut = sum(len(_split_words(text)) > 3 for text in texts)
+    assert f"{n_cut} of {len(texts)} texts have more than max_tokens=3 words" in message and "never features" in message
     data = plain.with_spellings()
     assert data.width == 3
     for split in (data.train, data.validation, data.test):

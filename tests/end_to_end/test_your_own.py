@@ -204,7 +204,7 @@ def test_bad_functions_end_in_one_message_before_anything_is_explained(toy, tmp_
     messages = {
         "hangs": "the model gave no answer to 20 rows within 0.5 s",
         "raises": r"raised KeyError: 'debt' for the row \d+ \(test split\)",
-        "drops": "gives 1 answers for",
+        "drops": "returns 1 predictions for",
     }
     monkeypatch.chdir(tmp_path)
     for name, line in CLASSES.items():

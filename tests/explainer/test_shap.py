@@ -227,7 +227,7 @@ def test_trees_that_are_not_shown_some_features_are_looked_into_by_those_that_th
 
 
 def _native(model):
-    return bool(model.source.encoder.categories.any())
+    return bool(model.source.encoder.is_category.any())
 
 
 def test_auto_takes_permutations_for_what_is_no_tree():

@@ -1,4 +1,4 @@
-"""How many inputs are generated of each kind: in `make test`, and in `make test-slow`; how much work one may make."""
+"""The number of generated inputs of each kind in `make test` and `make test-slow`, and a limit on work."""
 
 import contextlib
 import sys
@@ -26,11 +26,11 @@ AMOUNTS = {
 }
 
 
-def inputs(kind):
-    """The numbers that the inputs of a kind are made from, few of them and many."""
+def parametrize_seeds(kind):
+    """Parametrise a test with the seeds of its inputs: few of them, and many in a slow variant."""
     fast, slow = AMOUNTS[kind]
     return pytest.mark.parametrize(
-        "numbers",
+        "seeds",
         [
             pytest.param(range(fast), id="fast"),
             pytest.param(range(fast, slow + fast), id="slow", marks=pytest.mark.slow),
@@ -39,15 +39,15 @@ def inputs(kind):
 
 
 @contextlib.contextmanager
-def few_calls(most=1_000_000):
-    """What is done soon, on any machine: in so many calls of Python functions."""
+def limit_calls(max_calls=1_000_000):
+    """Fail if the block makes more calls of Python functions, a time limit that does not depend on the machine."""
     calls = 0
 
     def count(frame, event, argument):
         nonlocal calls
         calls += event == "call"
-        if calls > most:
-            raise AssertionError(f"not done after {most:,} calls")
+        if calls > max_calls:
+            raise AssertionError(f"not done after {max_calls:,} calls")
 
     sys.setprofile(count)
     try:

@@ -1,4 +1,4 @@
-"""Valid files made invalid, and a canary that tells if something was executed."""
+"""Damage valid files, and detect whether anything was executed."""
 
 import pickle
 from pathlib import Path
@@ -18,36 +18,36 @@ SNIPPETS = [
 ]  # fmt: skip
 
 
-def mutated(body: bytes, rng: np.random.Generator, most: int = 6) -> bytes:
-    """A few bytes flipped, taken out, put in, doubled, exchanged, cut off."""
-    found = bytearray(body)
-    for _ in range(int(rng.integers(1, most + 1))):
-        size = len(found)
+def mutate(body: bytes, rng: np.random.Generator, max_changes: int = 6) -> bytes:
+    """Return a copy with a few bytes flipped, removed, inserted, doubled, replaced or cut off."""
+    damaged = bytearray(body)
+    for _ in range(int(rng.integers(1, max_changes + 1))):
+        size = len(damaged)
         at = int(rng.integers(0, size + 1))
         length = int(min(rng.integers(1, 2 ** rng.integers(1, 9)), size))
         match int(rng.integers(0, 7)):
             case 0 if at < size:
-                found[at] ^= 1 << int(rng.integers(0, 8))
+                damaged[at] ^= 1 << int(rng.integers(0, 8))
             case 1 if at < size:
-                found[at] = int(rng.integers(0, 256))
+                damaged[at] = int(rng.integers(0, 256))
             case 2:
-                del found[at : at + length]
+                del damaged[at : at + length]
             case 3:
-                found[at:at] = SNIPPETS[int(rng.integers(len(SNIPPETS)))]
+                damaged[at:at] = SNIPPETS[int(rng.integers(len(SNIPPETS)))]
             case 4:
-                found[at:at] = found[at : at + length]
+                damaged[at:at] = damaged[at : at + length]
             case 5:
                 snippet = SNIPPETS[int(rng.integers(len(SNIPPETS)))]
-                found[at : at + len(snippet)] = snippet
+                damaged[at : at + len(snippet)] = snippet
             case 6 if rng.random() < 0.3:
-                del found[at:]
+                del damaged[at:]
             case _:
-                found += rng.bytes(length)
-    return bytes(found)
+                damaged += rng.bytes(length)
+    return bytes(damaged)
 
 
 class Canary:
-    """An object whose unpickling makes a file."""
+    """An object whose unpickling creates a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Canary:
         return Path.touch, (self.path,)
 
     def pickled(self) -> bytes:
-        """Which does work: it is tried first."""
+        """Return the pickled object, after checking that unpickling creates the file."""
         body = pickle.dumps(self)
         pickle.loads(body)
         assert self.path.exists()
@@ -64,6 +64,6 @@ class Canary:
         return body
 
 
-def everything_in(folder: Path) -> set[str]:
-    """Names of all that is in a folder, for telling what was left behind."""
+def list_names(folder: Path) -> set[str]:
+    """Return the paths of everything in a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}

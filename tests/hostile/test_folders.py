@@ -19,8 +19,8 @@ from cfeval_cli.study.run_folders import find_run_folders
 from cfeval_cli.study.sweep.gather import gather
 from cfeval_cli.study.sweep.runs import SETTING_PREFIX
 from tests.conftest import reseal
-from tests.hostile.amounts import few_calls, inputs
-from tests.hostile.mutations import Canary, everything_in, mutated
+from tests.hostile.amounts import limit_calls, parametrize_seeds
+from tests.hostile.mutations import Canary, list_names, mutate
 from tests.study.paper.test_compare import write_runs
 from tests.study.sweep.test_gather import FILES, draw_taus, draw_values, write_run
 
@@ -68,7 +68,7 @@ def hostile(path, rng):
     if name == "run.json" and rng.random() < 0.8:
         other = changed(json.loads(before[name]), rng).encode()
     else:
-        other = mutated(before[name], rng, 3)
+        other = mutate(before[name], rng, 3)
     (path / name).write_bytes(other)
     if name != "run.json" and rng.random() < 0.9:
         reseal(path)
@@ -81,7 +81,7 @@ def canary(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     yield tmp_path
-    assert everything_in(tmp_path / "here") == set()
+    assert list_names(tmp_path / "here") == set()
 
 
 def arm(path):
@@ -104,8 +104,8 @@ def test_the_config_would_make_a_folder_if_it_were_instantiated(tmp_path, monkey
     assert (tmp_path / "made").is_dir()
 
 
-@inputs("run folders")
-def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(canary, numbers):
+@parametrize_seeds("run folders")
+def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(canary, seeds):
     runs, into, papers = canary / "runs", canary / "into", canary / "papers"
     rng = np.random.default_rng(0)
     for i in range(3):
@@ -114,8 +114,8 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
     experiments = find_run_folders([papers])
     for path in (*find_run_folders([runs]), *experiments):
         arm(path)
-    before, gathered, refused = everything_in(canary), 0, 0
-    for seed in numbers:
+    before, gathered, n_refused = list_names(canary), 0, 0
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         paper = seed % 10 == 0
         chosen = experiments[seed // 10 % len(experiments)] if paper else runs / str(rng.integers(0, 3))
@@ -130,7 +130,7 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
                 {"paper.md", "paper.tex", "paper.html", "paper.csv", "claims.csv"} if paper else set(FILES)
             ), seed
         except UserError as error:
-            refused += 1
+            n_refused += 1
             assert str(canary) in str(error) or "none of the folders" in str(error), (seed, error)
             assert not into.exists(), seed
         if into.exists():
@@ -140,8 +140,8 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
             into.rmdir()
         for path, body in before_it.items():
             path.write_bytes(body)
-        assert everything_in(canary) == before, seed
-    assert gathered > 0.005 * len(numbers) and refused > 0.2 * len(numbers)
+        assert list_names(canary) == before, seed
+    assert gathered > 0.005 * len(seeds) and n_refused > 0.2 * len(seeds)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ def test_what_is_wrong_with_a_folder_is_said_soon(canary, name, body, reason):
     (path / name).write_bytes(body)
     if name != "run.json":
         reseal(path)
-    with few_calls(), pytest.raises(UserError, match=reason) as told:
+    with limit_calls(), pytest.raises(UserError, match=reason) as error:
         gather([canary / "runs"], canary / "into")
-    assert str(told.value).startswith((f"{path} cannot be gathered: ", f"{path / 'run.json'} is damaged: "))
-    assert len(str(told.value)) < 1000
+    assert str(error.value).startswith((f"{path} cannot be gathered: ", f"{path / 'run.json'} is damaged: "))
+    assert len(str(error.value)) < 1000
 
 
 def test_pipes_devices_and_loops_are_not_followed(canary):

@@ -6,15 +6,15 @@ import yaml
 from hydra.utils import instantiate
 
 from cfeval_cli.cli.init import init_dataset
-from cfeval_cli.dataset.guess import guess
+from cfeval_cli.dataset.describe import describe_file
 from cfeval_cli.errors import UserError
-from tests.dataset.test_guess import table
-from tests.hostile.amounts import inputs
-from tests.hostile.mutations import everything_in, mutated
+from tests.dataset.test_describe import table
+from tests.hostile.amounts import parametrize_seeds
+from tests.hostile.mutations import list_names, mutate
 
 
-@inputs("files to describe (CSV and parquet)")
-def test_damaged_files_are_refused_or_described_so_that_they_load(tmp_path, numbers, monkeypatch, capsys):
+@parametrize_seeds("files to describe (CSV and parquet)")
+def test_damaged_files_are_refused_or_described_so_that_they_load(tmp_path, seeds, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     frame = table()[["age", "income", "default", "home", "seen", "note"]]
     frame.to_parquet("a")
@@ -24,23 +24,23 @@ def test_damaged_files_are_refused_or_described_so_that_they_load(tmp_path, numb
         (tmp_path / "a").read_bytes(),
     ]
     (tmp_path / "a").unlink()
-    refused = told = 0
-    for seed in numbers:
-        (tmp_path / "a.csv").write_bytes(mutated(bodies[seed % 3], np.random.default_rng(seed), 3))
+    n_refused = n_described = 0
+    for seed in seeds:
+        (tmp_path / "a.csv").write_bytes(mutate(bodies[seed % 3], np.random.default_rng(seed), 3))
         try:
             init_dataset(
                 "a.csv", "default", text=None, name=None, config_dir=None, data_dir=tmp_path / "data", force=True
             )
         except UserError as error:
-            refused += 1
+            n_refused += 1
             assert "a.csv" in str(error) or "cannot stand in a config" in str(error), seed
         else:
-            told += 1
+            n_described += 1
             body = (tmp_path / "conf" / "dataset" / "a.yaml").read_text(encoding="utf-8")
             assert len(instantiate(yaml.safe_load(body), _convert_="all").load(tmp_path / "data", 0).test), seed
             (tmp_path / "conf" / "dataset" / "a.yaml").unlink()
         (tmp_path / "a.csv").unlink()
-    assert refused and told and everything_in(tmp_path) <= {"conf", "conf/dataset"}
+    assert n_refused and n_described and list_names(tmp_path) <= {"conf", "conf/dataset"}
     assert "\x1b" not in capsys.readouterr().out
 
 
@@ -53,4 +53,4 @@ def test_names_of_columns_are_shown_and_not_obeyed(tmp_path, monkeypatch, capsys
     shown, body = capsys.readouterr().out, (tmp_path / "conf" / "dataset" / "a.yaml").read_text(encoding="utf-8")
     assert "\x1b" not in shown + body and "\u202e" not in shown
     assert list(yaml.safe_load(body)["features"]) == [name]
-    assert guess(tmp_path / "a.csv", "default").features[0].name == name
+    assert describe_file(tmp_path / "a.csv", "default").features[0].name == name

@@ -12,8 +12,8 @@ from cfeval_cli.cache.disk import Disk
 from cfeval_cli.core import Section, npy
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
-from tests.hostile.amounts import inputs
-from tests.hostile.mutations import Canary, everything_in, mutated
+from tests.hostile.amounts import parametrize_seeds
+from tests.hostile.mutations import Canary, list_names, mutate
 
 RNG = np.random.default_rng(0)
 OWN = [RNG.normal(size=(size, 4)) for size in (3, 5, 2)]
@@ -50,22 +50,22 @@ def test_a_model_comes_back_to_the_bit(model, compressed):
     assert same(found, model) and np.array_equal(found.predict_positive(codes), model.predict_positive(codes))
 
 
-@inputs("model files (npz)")
-def test_a_model_is_whole_or_refused(numbers):
+@parametrize_seeds("model files (npz)")
+def test_a_model_is_whole_or_refused(seeds):
     """Every entry has a checksum: what is changed is noticed, but for names and sizes that nobody reads."""
     accepted = 0
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         model = MODELS[seed % 2]
         body = saved(model.to_arrays(), compressed=seed % 4 < 2)
         try:
-            found = restored(mutated(body, rng, 2))
+            found = restored(mutate(body, rng, 2))
         except ValueError as error:
             assert len(str(error)) < 1000, seed
             continue
         accepted += 1
         assert same(found, model), seed
-    assert accepted < 0.9 * len(numbers)
+    assert accepted < 0.9 * len(seeds)
 
 
 def changed(**arrays):
@@ -149,16 +149,16 @@ def entry(i):
 KEYS = [b"%016d" % i for i in range(60)]
 
 
-@inputs("cache (SQLite)")
-def test_a_damaged_cache_forgets_and_never_tells_something_else(tmp_path, numbers, caplog):
+@parametrize_seeds("cache (SQLite)")
+def test_a_damaged_cache_forgets_and_never_tells_something_else(tmp_path, seeds, caplog):
     cache = Disk(str(tmp_path))
     sections = [Section(name, f"label {name}") for name in ("a", "b")]
     for section in sections:
         cache.put(section, {key: entry(i) for i, key in enumerate(KEYS)})
     body, forgot = cache.path.read_bytes(), 0
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
-        cache.path.write_bytes(mutated(body, rng, 8))
+        cache.path.write_bytes(mutate(body, rng, 8))
         found = cache.get(sections[0], KEYS)
         forgot += len(found) < len(KEYS)
         for key, arrays in found.items():
@@ -168,7 +168,7 @@ def test_a_damaged_cache_forgets_and_never_tells_something_else(tmp_path, number
         assert isinstance(cache.sections(), list), seed
         cache.put(sections[0], {KEYS[0]: entry(0)})
         cache.clear()
-        assert everything_in(tmp_path) <= {cache.path.name, f"{cache.path.name}-journal"}, seed
+        assert list_names(tmp_path) <= {cache.path.name, f"{cache.path.name}-journal"}, seed
     assert forgot > 0
 
 

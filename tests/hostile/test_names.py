@@ -28,7 +28,7 @@ from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.study.paper import document
 from tests.conftest import cfeval
-from tests.hostile.amounts import inputs
+from tests.hostile.amounts import parametrize_seeds
 from tests.records import change_record, make_metric
 from tests.report.test_plots import COSTS, RUN
 from tests.report.test_tables import RECORD
@@ -121,11 +121,11 @@ def check(name):
     assert not HIDDEN.search(stream.getvalue()) and shown.rstrip() in stream.getvalue()
 
 
-@inputs("names with markup")
-def test_a_name_is_text_in_every_form(numbers):
+@parametrize_seeds("names with markup")
+def test_a_name_is_text_in_every_form(seeds):
     ran = 0
 
-    @settings(max_examples=len(numbers))
+    @settings(max_examples=len(seeds))
     @given(NAMES)
     def run(name):
         nonlocal ran
@@ -134,7 +134,7 @@ def test_a_name_is_text_in_every_form(numbers):
         check(name)
 
     run()
-    assert ran >= len(numbers)
+    assert ran >= len(seeds)
 
 
 @pytest.mark.parametrize("name", NASTY)

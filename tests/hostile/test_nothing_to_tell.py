@@ -45,6 +45,6 @@ def test_one_feature_leaves_nothing_to_choose(toy, made):
 
 def test_where_nothing_may_change_nothing_would_change_it(toy, made):
     folder = made(toy, "model=tree", "+dataset.immutable=[size,shape,colour,weight]", *FEW, "n_explain=40")
-    told = recommendation(folder)
-    assert told["change"]["explainer"] is None
+    result = recommendation(folder)
+    assert result["change"]["explainer"] is None
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"

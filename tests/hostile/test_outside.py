@@ -13,8 +13,8 @@ from cfeval_cli.explainer.scores import read
 from cfeval_cli.model.function import Function
 from cfeval_cli.model.onnx import Onnx
 from cfeval_cli.model.skops import Skops
-from tests.hostile.amounts import inputs
-from tests.hostile.mutations import Canary, everything_in, mutated
+from tests.hostile.amounts import parametrize_seeds
+from tests.hostile.mutations import Canary, list_names, mutate
 from tests.model.mixed import mixed
 
 DATASET = mixed()
@@ -23,8 +23,8 @@ SCORES = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 4)).round(3), co
 SCORES.insert(0, "instance", DATASET.test.ids)
 
 
-@inputs("explanations (CSV and parquet)")
-def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_number(tmp_path, numbers):
+@parametrize_seeds("explanations (CSV and parquet)")
+def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_number(tmp_path, seeds):
     long = SCORES.melt("instance", var_name="feature", value_name="score")
     SCORES.to_parquet(tmp_path / "a.parquet")
     bodies = [
@@ -33,35 +33,35 @@ def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_num
         (tmp_path / "a.parquet").read_bytes(),
     ]
     (tmp_path / "a.parquet").unlink()
-    refused = told = 0
-    for seed in numbers:
+    n_refused = n_accepted = 0
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         path = tmp_path / ("a.parquet" if seed % 3 == 2 else "a.csv")
-        path.write_bytes(mutated(bodies[seed % 3], rng, 3))
+        path.write_bytes(mutate(bodies[seed % 3], rng, 3))
         try:
             found = read(path, DATASET)
         except UserError as error:
-            refused += 1
+            n_refused += 1
             assert str(error).startswith((str(path), path.name)), seed
         else:
-            told += 1
+            n_accepted += 1
             assert np.isin(found.instances, DATASET.test.ids).all(), seed
             assert found.scores.shape == (len(found.instances), 4) and not np.isinf(found.scores).any(), seed
             assert set(found.faults) <= set(DATASET.test.ids.tolist()), seed
         path.unlink()
-    assert refused and told and everything_in(tmp_path) == set()
+    assert n_refused and n_accepted and list_names(tmp_path) == set()
 
 
-@inputs("model files (skops)")
-def test_damaged_skops_files_are_refused_or_are_models(tmp_path, numbers):
+@parametrize_seeds("model files (skops)")
+def test_damaged_skops_files_are_refused_or_are_models(tmp_path, seeds):
     storage = pytest.importorskip("skops.io")
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression().fit(DATASET.train.codes, DATASET.train.labels)
     body, path = storage.dumps(model), tmp_path / "model.skops"
-    for seed in numbers:
+    for seed in seeds:
         path = tmp_path / f"model{seed}.skops"
-        path.write_bytes(mutated(body, np.random.default_rng(seed), 4))
+        path.write_bytes(mutate(body, np.random.default_rng(seed), 4))
         try:
             ModelSpec.from_settings(DATASET, Skops(str(path)))
         except (UserError, Failure) as error:
@@ -69,8 +69,8 @@ def test_damaged_skops_files_are_refused_or_are_models(tmp_path, numbers):
         path.unlink()
 
 
-@inputs("model files (onnx)")
-def test_damaged_onnx_files_are_refused_or_are_models(tmp_path, numbers, capfd):
+@parametrize_seeds("model files (onnx)")
+def test_damaged_onnx_files_are_refused_or_are_models(tmp_path, seeds, capfd):
     pytest.importorskip("onnxruntime")
     from sklearn.linear_model import LogisticRegression
 
@@ -79,16 +79,16 @@ def test_damaged_onnx_files_are_refused_or_are_models(tmp_path, numbers, capfd):
     rows = DATASET.train.codes[:1].astype(np.float32)
     body, opened = convert(model, rows, options={"zipmap": False}).SerializeToString(), 0
     capfd.readouterr()
-    for seed in numbers:
+    for seed in seeds:
         path = tmp_path / f"model{seed}.onnx"
-        path.write_bytes(mutated(body, np.random.default_rng(seed), 4))
+        path.write_bytes(mutate(body, np.random.default_rng(seed), 4))
         try:
             ModelSpec.from_settings(DATASET, Onnx(str(path)))
             opened += 1
         except (UserError, Failure) as error:
             assert str(path) in str(error), seed
         path.unlink()
-    assert 0 < opened < len(numbers) and capfd.readouterr() == ("", "")
+    assert 0 < opened < len(seeds) and capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("suffix", [".pkl", ".joblib", ".skops", ".onnx", ".csv", ".parquet"])
@@ -128,7 +128,7 @@ def test_whatever_a_function_answers_ends_in_one_message(tmp_path, name):
     file = tmp_path / f"{name}.py"
     file.write_text(f"def f(rows):\n    return {ANSWERS[name]}\n")
     settings = Function(f"{file}:f")
-    with pytest.raises(Failure, match=rf"^model\.path=.*{name}\.py:f gives "):
+    with pytest.raises(Failure, match=rf"^model\.path=.*{name}\.py:f returns "):
         model = settings.fit(DATASET, 0)
         codes = DATASET.test.codes
         model.predict(codes) if settings.output_type(DATASET).__name__ == "LabelModel" else model.predict_proba(codes)

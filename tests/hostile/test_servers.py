@@ -13,8 +13,8 @@ import pytest
 from cfeval_cli.dataset import sources
 from cfeval_cli.dataset.sources import File, Url
 from cfeval_cli.errors import UserError
-from tests.hostile.amounts import inputs
-from tests.hostile.mutations import everything_in, mutated
+from tests.hostile.amounts import parametrize_seeds
+from tests.hostile.mutations import list_names, mutate
 
 GOOD = b"a,b\n1,2\n" * 500
 SHA = hashlib.sha256(GOOD).hexdigest()
@@ -59,7 +59,7 @@ def server():
     thread.join(10)
 
 
-def told(url, folder, sha=SHA, timeout=60.0, max_bytes=1 << 20):
+def fetch_or_message(url, folder, sha=SHA, timeout=60.0, max_bytes=1 << 20):
     try:
         found = File("x.csv", sha, [Url(url, timeout)], max_bytes).find(folder)
         body = found.path.read_bytes()
@@ -67,28 +67,28 @@ def told(url, folder, sha=SHA, timeout=60.0, max_bytes=1 << 20):
     except UserError as error:
         assert "x.csv" in str(error) and url in str(error)
         body = str(error)
-    assert everything_in(folder) == set()
+    assert list_names(folder) == set()
     return body
 
 
-@inputs("answers of a server")
-def test_an_answer_is_the_right_file_or_refused(server, tmp_path, numbers):
+@parametrize_seeds("answers of a server")
+def test_an_answer_is_the_right_file_or_refused(server, tmp_path, seeds):
     taken = 0
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         whole = HEAD + GOOD if seed % 2 else CHUNKED + b"%x\r\n" % len(GOOD) + GOOD + b"\r\n0\r\n\r\n"
         head = whole[:120]
         body = (
             whole
             if rng.random() < 0.2
-            else mutated(head, rng, 3) + whole[120:]
+            else mutate(head, rng, 3) + whole[120:]
             if rng.random() < 0.7
-            else mutated(whole, rng, 3)
+            else mutate(whole, rng, 3)
         )
-        got = told(server(body), tmp_path)
+        got = fetch_or_message(server(body), tmp_path)
         assert got == GOOD or isinstance(got, str), seed
         taken += got == GOOD
-    assert 0 < taken < len(numbers)
+    assert 0 < taken < len(seeds)
 
 
 @pytest.mark.parametrize(
@@ -110,17 +110,17 @@ def test_an_answer_is_the_right_file_or_refused(server, tmp_path, numbers):
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(server, tmp_path, answer, reason):
-    assert reason in told(server(answer), tmp_path)
+    assert reason in fetch_or_message(server(answer), tmp_path)
 
 
 def test_a_download_that_breaks_off_is_no_file_even_if_no_checksum_is_known(server, tmp_path):
-    assert told(server(HEAD + GOOD), tmp_path, sha=None) == GOOD
-    assert "IncompleteRead" in told(server(HEAD + GOOD[:1000]), tmp_path, sha=None)
+    assert fetch_or_message(server(HEAD + GOOD), tmp_path, sha=None) == GOOD
+    assert "IncompleteRead" in fetch_or_message(server(HEAD + GOOD[:1000]), tmp_path, sha=None)
 
 
 def test_neither_a_body_without_end_nor_a_drip_is_waited_for(server, tmp_path, monkeypatch):
     endless = itertools.chain([b"HTTP/1.1 200 OK\r\n\r\n"], itertools.repeat(b"x" * 65536))
-    assert "max_bytes" in told(server(endless), tmp_path)
+    assert "max_bytes" in fetch_or_message(server(endless), tmp_path)
 
     def drip():
         yield b"HTTP/1.1 200 OK\r\n\r\n"
@@ -130,7 +130,7 @@ def test_neither_a_body_without_end_nor_a_drip_is_waited_for(server, tmp_path, m
 
     # a clock on which ten minutes pass whenever it is looked at
     monkeypatch.setattr(sources, "time", SimpleNamespace(monotonic=itertools.count(0, 600).__next__))
-    assert "not complete after 1,800 seconds" in told(server(drip()), tmp_path)
+    assert "not complete after 1,800 seconds" in fetch_or_message(server(drip()), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_neither_a_body_without_end_nor_a_drip_is_waited_for(server, tmp_path, m
      "http://127.0.0.1:9/ü\n", ""],
 )  # fmt: skip
 def test_an_address_that_is_none_is_refused(tmp_path, url):
-    assert isinstance(told(url, tmp_path), str)
+    assert isinstance(fetch_or_message(url, tmp_path), str)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.dataset.cells import number
+from cfeval_cli.dataset.cells import parse_number
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.dataset.tabular import Category, Number, Quartiles, Table, Tiers
 from cfeval_cli.dataset.text import Lines, Text
@@ -16,8 +16,8 @@ from cfeval_cli.dataset.text import Table as Sentences
 from cfeval_cli.errors import UserError
 from tests.dataset import test_text as texts
 from tests.dataset.test_tabular import ROWS
-from tests.hostile.amounts import inputs
-from tests.hostile.mutations import everything_in, mutated
+from tests.hostile.amounts import parametrize_seeds
+from tests.hostile.mutations import list_names, mutate
 
 CELLS = [
     "", " ", "?", "=cmd|' /C calc'!A0", "@SUM(A1)", "+1", "-1+cmd|x", "\x1b[2J", "a\x9bb", "<script>", "$\\frac",
@@ -29,13 +29,13 @@ CELLS = [
 COLUMNS = ["age", "colour", "gain", "label"]
 
 
-def table(**changes):
+def make_table(**changes):
     features = {"age": Quartiles(), "colour": Category({"warm": ["red"]}), "gain": Tiers()}
     settings = {"columns": COLUMNS, "features": features, "label": "label", "classes": ["no", "yes"], "balance": False}
     return Table("toy", File("toy.csv"), **{**settings, **changes})
 
 
-def hostile(rng):
+def make_hostile_file(rng):
     """A file that is mostly right: strange cells, well or badly written, in some encoding, and perhaps damaged."""
     rows = [list(row) for row in ROWS]
     for _ in range(int(rng.integers(0, 4))):
@@ -51,48 +51,48 @@ def hostile(rng):
     body = stream.getvalue().encode(
         ["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"][int(rng.integers(6))], "replace"
     )
-    return mutated(body, rng) if rng.random() < 0.5 else body
+    return mutate(body, rng) if rng.random() < 0.5 else body
 
 
-def by_hand(body):
+def read_with_csv(body):
     """The rows as Python's csv has them, for what is accepted."""
     text = body.decode("utf-8-sig")
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     return [[cell.strip() for cell in row] for row in reader if row]
 
 
-def names(data, codes):
+def decode_values(data, codes):
     """The values as people read them."""
     return [feature.values[code] for feature, code in zip(data.features, codes, strict=True)]
 
 
-@inputs("tables (CSV)")
-def test_a_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
+@parametrize_seeds("tables (CSV)")
+def test_damaged_tables_are_read_correctly_or_reported(tmp_path, seeds):
     path, accepted = tmp_path / "toy.csv", 0
     limit = csv.field_size_limit()
-    for seed in numbers:
-        body = hostile(np.random.default_rng(seed))
+    for seed in seeds:
+        body = make_hostile_file(np.random.default_rng(seed))
         path.write_bytes(body)
         try:
-            data = table().load(tmp_path, 0)
+            data = make_table().load(tmp_path, 0)
         except UserError as error:
             assert str(path) in str(error) and len(str(error)) < 1000, seed
             continue
         accepted += 1
-        rows = by_hand(body)
+        rows = read_with_csv(body)
         for split in (data.train, data.validation, data.test):
             for i, codes, label in zip(split.ids, split.codes, split.labels, strict=True):
-                said = names(data, codes)
-                assert [name == "missing" for name in said] == [not cell for cell in rows[i][:3]], seed
-                assert said[1] == ({"red": "warm"}.get(rows[i][1], rows[i][1]) or "missing"), seed
+                values = decode_values(data, codes)
+                assert [name == "missing" for name in values] == [not cell for cell in rows[i][:3]], seed
+                assert values[1] == ({"red": "warm"}.get(rows[i][1], rows[i][1]) or "missing"), seed
                 if rows[i][0]:
                     assert codes[0] == sum(float(rows[i][0]) > cut for cut in data.fitted["age"]["cuts"]), seed
                 if rows[i][2]:
                     assert (codes[2] == 0) == (float(rows[i][2]) <= 0), seed
                 assert label == (rows[i][3] == "yes"), seed
         assert all(np.isfinite(data.fitted["age"]["cuts"])), seed
-    assert everything_in(tmp_path) == {"toy.csv"} and csv.field_size_limit() == limit
-    assert 0.1 * len(numbers) < accepted < 0.9 * len(numbers)  # both ways are tried
+    assert list_names(tmp_path) == {"toy.csv"} and csv.field_size_limit() == limit
+    assert 0.1 * len(seeds) < accepted < 0.9 * len(seeds)  # both ways are tried
 
 
 @pytest.mark.parametrize(
@@ -109,16 +109,16 @@ def test_a_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
         ('"open', "begins on line 4"),
     ],
 )
-def test_a_bad_cell_is_refused_by_line(tmp_path, cell, message):
+def test_invalid_cell_is_reported_with_line(tmp_path, cell, message):
     lines = [",".join(row) for row in ROWS]
     lines[3] = f"{cell},blue,1,no"
     (tmp_path / "toy.csv").write_text("\n".join(lines))
-    with pytest.raises(UserError, match=message) as told:
-        table().load(tmp_path, 0)
-    assert "line 4" in str(told.value)
+    with pytest.raises(UserError, match=message) as error:
+        make_table().load(tmp_path, 0)
+    assert "line 4" in str(error.value)
 
 
-def test_what_is_read_does_not_depend_on_what_was_read_before(tmp_path):
+def test_cell_size_limit_is_restored_after_each_file(tmp_path):
     """Sentences may be longer than cells of a table, which the csv module counts for the whole process."""
     lines = ["x" * 140_000 + ",blue,1,no", *(",".join(row) for row in ROWS)]
     (tmp_path / "toy.csv").write_text("\n".join(lines))
@@ -126,77 +126,77 @@ def test_what_is_read_does_not_depend_on_what_was_read_before(tmp_path):
     corpus = Sentences(File("all.csv"), "mine", 1)
     for _ in range(2):
         with pytest.raises(UserError, match="field limit"):
-            table().load(tmp_path, 0)
-        assert len(list(corpus.sentences([corpus.file.find(tmp_path)]))) == 1
+            make_table().load(tmp_path, 0)
+        assert len(list(corpus.read_sentences([corpus.file.find(tmp_path)]))) == 1
 
 
-def test_a_mark_of_the_byte_order_is_no_part_of_a_value(tmp_path):
+def test_byte_order_mark_is_not_part_of_a_value(tmp_path):
     rows = [[row[1], row[0], *row[2:]] for row in ROWS]
     (tmp_path / "toy.csv").write_text("\n".join(",".join(row) for row in rows), encoding="utf-8-sig")
-    data = table(columns=["colour", "age", "gain", "label"]).load(tmp_path, 0)
+    data = make_table(columns=["colour", "age", "gain", "label"]).load(tmp_path, 0)
     assert data.features[1].values == ("blue", "green", "warm")
 
 
-def test_a_header_is_the_first_row_wherever_it_stands(tmp_path):
+def test_header_may_span_lines_and_follow_empty_ones(tmp_path):
     lines = ["", '"a', 'ge",colour,gain,label', *(",".join(row) for row in ROWS)]
     (tmp_path / "toy.csv").write_text("\n".join(lines))
     features = {"a\nge": Quartiles(), "colour": Category(), "gain": Tiers()}
-    assert table(header=True, columns=None, features=features).load(tmp_path, 0).origin["rows_read"] == len(ROWS)
+    assert make_table(header=True, columns=None, features=features).load(tmp_path, 0).origin["rows_read"] == len(ROWS)
     with pytest.raises(UserError, match=r"first line has a\\nge, colour.*dataset\.skip_lines=1"):
-        table(header=True).load(tmp_path, 0)
+        make_table(header=True).load(tmp_path, 0)
 
 
-def test_a_line_of_a_million_fields_is_refused(tmp_path):
+def test_line_of_a_million_fields_is_reported(tmp_path):
     (tmp_path / "toy.csv").write_text(",".join(["1"] * 1_000_000) + "\n")
     with pytest.raises(UserError, match="1000000 fields"):
-        table().load(tmp_path, 0)
+        make_table().load(tmp_path, 0)
 
 
-@pytest.mark.parametrize("many", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_sizes_that_would_fill_the_memory_do_not(tmp_path, many):
+@pytest.mark.parametrize("n_rows", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_long_categories_do_not_fill_the_memory(tmp_path, n_rows):
     """One long category among many rows, and both ends of what floats can tell."""
     import tracemalloc
 
-    rows = [["1e300", "z" * 100_000, "0", "yes"], *(["-1e300", f"v{i}", str(i % 3), "no"] for i in range(many))]
+    rows = [["1e300", "z" * 100_000, "0", "yes"], *(["-1e300", f"v{i}", str(i % 3), "no"] for i in range(n_rows))]
     text = "\n".join(",".join(row) for row in rows) + "\n2,v,0,yes\n3,v,0,yes\n"
     (tmp_path / "toy.csv").write_text(text)
     tracemalloc.start()
-    data = table().load(tmp_path, 0)
+    data = make_table().load(tmp_path, 0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 5e3 * many  # NumPy would take 400 KB for each
-    assert len(data.features[1].values) == many + 2 and np.isfinite(data.fitted["age"]["cuts"]).all()
+    assert peak < 5e3 * n_rows  # NumPy would take 400 KB for each
+    assert len(data.features[1].values) == n_rows + 2 and np.isfinite(data.fitted["age"]["cuts"]).all()
 
 
 @pytest.mark.parametrize("text", ["1", " -0.5 ", "+2", ".5", "5.", "1e6", "1E-6"])
-def test_numbers_as_tables_have_them(text):
-    assert number(text) == float(text)
+def test_parsed_numbers_equal_float(text):
+    assert parse_number(text) == float(text)
 
 
-@inputs("tables (parquet)")
-def test_a_parquet_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
+@parametrize_seeds("tables (parquet)")
+def test_damaged_parquet_tables_are_read_or_reported(tmp_path, seeds):
     path = tmp_path / "toy.parquet"
     frame = pd.DataFrame(ROWS, columns=COLUMNS)
     frame["age"] = pd.to_numeric(frame["age"], errors="coerce")
     frame.to_parquet(path, index=False)
     settings = {"columns": None, "features": {"age": Number(), "colour": Category()}}
-    body, read = path.read_bytes(), 0
-    for seed in numbers:
+    body, accepted = path.read_bytes(), 0
+    for seed in seeds:
         rng = np.random.default_rng(seed)
-        path.write_bytes(body if seed % 10 == 0 else mutated(body, rng, 3))
+        path.write_bytes(body if seed % 10 == 0 else mutate(body, rng, 3))
         try:
-            data = replace(table(**settings), file=File("toy.parquet")).load(tmp_path, 0)
+            data = replace(make_table(**settings), file=File("toy.parquet")).load(tmp_path, 0)
         except UserError as error:
             assert "toy.parquet" in str(error), seed
         else:
-            read += 1
+            accepted += 1
             assert [feature.name for feature in data.features] == ["age", "colour"], seed
-    assert len(numbers) // 10 <= read < len(numbers) and everything_in(tmp_path) == {"toy.parquet"}
+    assert len(seeds) // 10 <= accepted < len(seeds) and list_names(tmp_path) == {"toy.parquet"}
 
 
-@inputs("sentences (CSV and lines)")
-def test_sentences_are_read_or_refused_by_name(tmp_path, numbers):
-    texts.write(tmp_path)
+@parametrize_seeds("sentences (CSV and lines)")
+def test_damaged_sentences_are_read_correctly_or_reported(tmp_path, seeds):
+    texts.write_corpus(tmp_path)
     whole = [(i % 2, sentence) for i, sentence in enumerate(texts.SENTENCES)]
     stream = io.StringIO()
     csv.writer(stream).writerows([("text", "label", "source"), *((text, label, "mine") for label, text in whole)])
@@ -207,15 +207,15 @@ def test_sentences_are_read_or_refused_by_name(tmp_path, numbers):
     }
     lines, sentences = Lines(File("neg"), File("pos"), 40), Sentences(File("all.csv"), "mine", 40)
     accepted = 0
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         for name, body in bodies.items():
-            (tmp_path / name).write_bytes(mutated(body, rng, 4))
+            (tmp_path / name).write_bytes(mutate(body, rng, 4))
         corpus = (lines, sentences)[seed % 2]
-        made = texts.make(tmp_path, corpora=[corpus])
-        assert isinstance(made, Text)
+        dataset = texts.make_text_dataset(tmp_path, corpora=[corpus])
+        assert isinstance(dataset, Text)
         try:
-            data = made.load(tmp_path, 0)
+            data = dataset.load(tmp_path, 0)
         except UserError as error:
             assert str(tmp_path) in str(error) and len(str(error)) < 1000, seed
             continue
@@ -225,8 +225,8 @@ def test_sentences_are_read_or_refused_by_name(tmp_path, numbers):
             for codes, text in zip(split.codes, split.texts, strict=True):
                 words = [data.features[0].values[code] for code in codes if code >= 0]
                 assert words == [word if word in values else "<unk>" for word in text.split()], seed
-    assert everything_in(tmp_path) == {"neg", "pos", "all.csv", "glove.txt"}
-    assert 0.1 * len(numbers) < accepted < len(numbers)
+    assert list_names(tmp_path) == {"neg", "pos", "all.csv", "glove.txt"}
+    assert 0.1 * len(seeds) < accepted < len(seeds)
 
 
 @pytest.mark.parametrize(
@@ -239,24 +239,24 @@ def test_sentences_are_read_or_refused_by_name(tmp_path, numbers):
         (b"text,label,source\n\0,1,mine\n", "NUL"),
     ],
 )
-def test_a_row_that_is_not_whole_is_not_passed_over(tmp_path, body, message):
+def test_incomplete_row_is_reported(tmp_path, body, message):
     (tmp_path / "all.csv").write_bytes(body)
     corpus = Sentences(File("all.csv"), "mine", 1)
     with pytest.raises(UserError, match=message):
-        list(corpus.sentences([corpus.file.find(tmp_path)]))
+        list(corpus.read_sentences([corpus.file.find(tmp_path)]))
 
 
-def test_one_endless_sentence_does_not_make_every_row_as_long(tmp_path):
-    texts.write(tmp_path, negative=["a " * 1_000_000, *texts.SENTENCES[1:20]])
-    with pytest.raises(UserError, match=r"neg.*a sentence of 1,000,000 words"):
-        texts.make(tmp_path).load(tmp_path, 0)
+def test_endless_sentence_is_reported(tmp_path):
+    texts.write_corpus(tmp_path, negative=["a " * 1_000_000, *texts.SENTENCES[1:20]])
+    with pytest.raises(UserError, match=r"neg.*a sentence has 1,000,000 words"):
+        texts.make_text_dataset(tmp_path).load(tmp_path, 0)
 
 
-def test_a_mark_of_the_byte_order_is_no_part_of_a_word(tmp_path):
-    texts.write(tmp_path)
+def test_byte_order_mark_is_not_part_of_a_word(tmp_path):
+    texts.write_corpus(tmp_path)
     for name in ("neg", "pos", "glove.txt"):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + (tmp_path / name).read_bytes())
-    marked = texts.make(tmp_path).load(tmp_path, 0)
-    texts.write(tmp_path)
-    plain = texts.make(tmp_path).load(tmp_path, 0)
+    marked = texts.make_text_dataset(tmp_path).load(tmp_path, 0)
+    texts.write_corpus(tmp_path)
+    plain = texts.make_text_dataset(tmp_path).load(tmp_path, 0)
     assert marked.features[0].values == plain.features[0].values and np.array_equal(marked.pretrained, plain.pretrained)

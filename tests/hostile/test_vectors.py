@@ -13,8 +13,8 @@ from cfeval_cli.core import npy
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError
-from tests.hostile.amounts import inputs
-from tests.hostile.mutations import Canary, everything_in, mutated
+from tests.hostile.amounts import parametrize_seeds
+from tests.hostile.mutations import Canary, list_names, mutate
 
 WORDS = ["a", "good", "bad", "film", "1984", "é", "don't", "--"]
 TABLE = np.random.default_rng(0).normal(size=(len(WORDS), 6)).astype(np.float32)
@@ -34,27 +34,27 @@ def as_parquet(columns, **options):
     return stream.getvalue()
 
 
-@inputs("vectors (text)")
-def test_a_text_file_is_read_as_it_is_written_or_refused_by_line(tmp_path, numbers):
+@parametrize_seeds("vectors (text)")
+def test_a_text_file_is_read_as_it_is_written_or_refused_by_line(tmp_path, seeds):
     path, accepted = tmp_path / "glove.txt", 0
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
-        body = mutated(TEXT, rng, 3)
+        body = mutate(TEXT, rng, 3)
         path.write_bytes(body)
         try:
-            vectors = Glove(File("t"), File("i"), "", str(path)).vectors(tmp_path, WORDS).table
+            vectors = Glove(File("t"), File("i"), "", str(path)).load_vectors(tmp_path, WORDS).table
         except UserError as error:
             assert path.name in str(error) and len(str(error)) < 1000, seed
             continue
         accepted += 1
         assert vectors.shape[0] == len(WORDS) + 1 and np.isfinite(vectors).all(), seed
         lines = [line.rsplit(" ", vectors.shape[1]) for line in body.decode("utf-8-sig").rstrip("\n").split("\n")]
-        told = {word: np.array(cells, dtype=float) for word, *cells in lines}
+        vector_of = {word: np.array(cells, dtype=float) for word, *cells in lines}
         mean = np.mean([np.array(cells, dtype=float) for _, *cells in lines], axis=0)
         for word, vector in zip(WORDS, vectors, strict=False):
-            assert vector == pytest.approx(told.get(word, mean), rel=1e-9, abs=1e-12), seed
-    assert everything_in(tmp_path) == {"glove.txt"}
-    assert 0.05 * len(numbers) < accepted < len(numbers)
+            assert vector == pytest.approx(vector_of.get(word, mean), rel=1e-9, abs=1e-12), seed
+    assert list_names(tmp_path) == {"glove.txt"}
+    assert 0.05 * len(seeds) < accepted < len(seeds)
 
 
 @pytest.mark.parametrize(
@@ -66,41 +66,41 @@ def test_a_text_file_is_read_as_it_is_written_or_refused_by_line(tmp_path, numbe
 def test_what_is_no_file_of_vectors_is_refused(tmp_path, body):
     (tmp_path / "glove.txt").write_bytes(body)
     with pytest.raises(UserError, match=r"glove\.txt"):
-        Glove(File("t"), File("i"), "", str(tmp_path / "glove.txt")).vectors(tmp_path, ["a"])
+        Glove(File("t"), File("i"), "", str(tmp_path / "glove.txt")).load_vectors(tmp_path, ["a"])
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/", "x\0y", "/proc/self/mem"])
 def test_a_path_that_is_no_file_is_refused(tmp_path, path):
     with pytest.raises(UserError):
-        Glove(File("t"), File("i"), "", path).vectors(tmp_path, ["a"])
+        Glove(File("t"), File("i"), "", path).load_vectors(tmp_path, ["a"])
 
 
-@inputs("vectors (npy and parquet)")
-def test_packaged_vectors_are_right_or_refused_by_name(tmp_path, numbers):
+@parametrize_seeds("vectors (npy and parquet)")
+def test_packaged_vectors_are_right_or_refused_by_name(tmp_path, seeds):
     table, index = as_npy(TABLE), as_parquet({"index": WORDS})
     accepted = 0
-    for seed in numbers:
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         if seed % 2:  # mostly the header, which is half of the file
             (tmp_path / "t.npy").write_bytes(
-                mutated(table[:128], rng, 3) + table[128:] if rng.random() < 0.5 else mutated(table, rng, 2)
+                mutate(table[:128], rng, 3) + table[128:] if rng.random() < 0.5 else mutate(table, rng, 2)
             )
             (tmp_path / "i.parquet").write_bytes(index)
         else:
             (tmp_path / "t.npy").write_bytes(table)
-            (tmp_path / "i.parquet").write_bytes(mutated(index, rng, 2))
+            (tmp_path / "i.parquet").write_bytes(mutate(index, rng, 2))
         try:
-            vectors = PACKAGED.vectors(tmp_path, WORDS).table
+            vectors = PACKAGED.load_vectors(tmp_path, WORDS).table
         except UserError as error:
-            assert "t.npy" in str(error) or "i.parquet" in str(error) or "small knows none" in str(error), seed
+            assert "t.npy" in str(error) or "i.parquet" in str(error) or "small has none" in str(error), seed
             continue
         accepted += 1
         assert vectors.shape[0] == len(WORDS) + 1 and np.isfinite(vectors).all(), seed
         if seed % 2:  # the header tells how the numbers are to be read: what NumPy makes of it is right
             array = np.load(tmp_path / "t.npy", allow_pickle=False)
             assert vectors[:-1] == pytest.approx(array.astype(float)), seed
-    assert everything_in(tmp_path) == {"t.npy", "i.parquet"}
-    assert 0 < accepted < len(numbers)
+    assert list_names(tmp_path) == {"t.npy", "i.parquet"}
+    assert 0 < accepted < len(seeds)
 
 
 def header(text, version=1):
@@ -134,7 +134,7 @@ def test_a_table_that_is_none_is_refused(tmp_path, body):
     (tmp_path / "t.npy").write_bytes(body)
     (tmp_path / "i.parquet").write_bytes(as_parquet({"index": WORDS}))
     with pytest.raises(UserError, match=r"t\.npy|i\.parquet"):
-        PACKAGED.vectors(tmp_path, WORDS)
+        PACKAGED.load_vectors(tmp_path, WORDS)
 
 
 @pytest.mark.parametrize("array", [TABLE, TABLE.astype(">f8"), np.asfortranarray(TABLE), TABLE.astype(np.float16)])
@@ -154,7 +154,7 @@ def test_an_index_without_words_is_refused(tmp_path, columns):
     (tmp_path / "t.npy").write_bytes(as_npy(TABLE))
     (tmp_path / "i.parquet").write_bytes(as_parquet(columns))
     with pytest.raises(UserError, match=r"i\.parquet"):
-        PACKAGED.vectors(tmp_path, WORDS)
+        PACKAGED.load_vectors(tmp_path, WORDS)
 
 
 def test_nothing_in_a_table_or_an_index_is_executed(tmp_path):
@@ -176,10 +176,10 @@ def test_nothing_in_a_table_or_an_index_is_executed(tmp_path):
             (tmp_path / "i.parquet").write_bytes(stream.getvalue())
             if table == as_npy(TABLE):
                 with contextlib.suppress(UserError):  # or refused, if the words cannot be found for it
-                    assert len(PACKAGED.vectors(tmp_path, WORDS).table) == 9
+                    assert len(PACKAGED.load_vectors(tmp_path, WORDS).table) == 9
             else:
                 with pytest.raises(UserError, match=r"t\.npy"):
-                    PACKAGED.vectors(tmp_path, WORDS)
+                    PACKAGED.load_vectors(tmp_path, WORDS)
             assert not canary.path.exists()
 
 
@@ -191,7 +191,7 @@ def test_a_small_index_of_billions_of_words_is_not_unpacked(tmp_path):
     assert (tmp_path / "i.parquet").stat().st_size < 100_000
     before = pa.total_allocated_bytes()
     tracemalloc.start()
-    with pytest.raises(UserError, match=r"i\.parquet names 5,000,000 words, and there are 8 vectors"):
-        PACKAGED.vectors(tmp_path, WORDS)
+    with pytest.raises(UserError, match=r"i\.parquet names 5,000,000 words, but there are 8 vectors"):
+        PACKAGED.load_vectors(tmp_path, WORDS)
     assert tracemalloc.get_traced_memory()[1] < 10e6 and pa.total_allocated_bytes() - before < 10e6
     tracemalloc.stop()

@@ -16,7 +16,7 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.additive import Additive, AdditiveClasses, AdditiveModel, against, effects_of
-from cfeval_cli.model.encoding import columns
+from cfeval_cli.model.encoding import make_table_encoder
 from cfeval_cli.seeding import draw_seed, make_stream
 from cfeval_cli.truth.shapley import of_coalitions
 from tests.model.test_tree import with_classes
@@ -37,14 +37,14 @@ def test_it_says_what_the_package_says(fitted):
     from interpret.glassbox import ExplainableBoostingClassifier
 
     dataset, model = fitted
-    encoder = columns(dataset, onehot=False, scale=False, fill=False, most=None)
+    encoder = make_table_encoder(dataset, onehot=False, scale=False, fill=False, max_categories=None)
     theirs = ExplainableBoostingClassifier(
         interactions=0, outer_bags=2, max_bins=256, learning_rate=0.015, max_rounds=60, n_jobs=1,
-        feature_types=["nominal" if named else "continuous" for named in encoder.categories],
+        feature_types=["nominal" if named else "continuous" for named in encoder.is_category],
         random_state=draw_seed(make_stream(5, "model")) % 2**31,
-    ).fit(encoder.rows(dataset.train.codes), dataset.train.labels)  # fmt: skip
+    ).fit(encoder.transform(dataset.train.codes), dataset.train.labels)  # fmt: skip
     for split in (dataset.train, dataset.test):
-        assert model.predict_proba(split.codes) == pytest.approx(theirs.predict_proba(encoder.rows(split.codes)))
+        assert model.predict_proba(split.codes) == pytest.approx(theirs.predict_proba(encoder.transform(split.codes)))
     told = effects_of(theirs, encoder)
     assert [len(table) for table in told] == [len(feature.values) for feature in dataset.features]
 

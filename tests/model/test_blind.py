@@ -6,7 +6,7 @@ import pytest
 from cfeval_cli.core import ModelSpec, SupportsFeatureSubset
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.additive import Additive
-from cfeval_cli.model.blind import check, marked, narrowed, read
+from cfeval_cli.model.blind import check_blind, choose_read_features, keep_features, make_mask
 from cfeval_cli.model.estimator import Estimator
 from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.model.mlp import Mlp
@@ -48,7 +48,7 @@ def test_changing_what_it_is_not_shown_moves_no_prediction(kind, blind):
     settings = KINDS[kind](blind=blind)
     model = settings.fit(dataset, 3)
     hidden = np.flatnonzero(~model.get_used_features())
-    shown = read(dataset, blind, 3)
+    shown = choose_read_features(dataset, blind, 3)
     assert set(hidden) >= set(range(4)) - set(shown)  # a tree may leave out more
     rng = np.random.default_rng(0)
     codes = dataset.test.codes.copy()
@@ -64,41 +64,45 @@ def test_changing_what_it_is_not_shown_moves_no_prediction(kind, blind):
 
 def test_names_and_shares():
     dataset = make_dataset([2, 3, 4, 5, 6])
-    assert read(dataset, [], 0).tolist() == read(dataset, 0, 0).tolist() == [0, 1, 2, 3, 4]
-    assert read(dataset, ["f3", "f0"], 0).tolist() == [1, 2, 4]
-    halves = [tuple(read(dataset, 0.4, seed).tolist()) for seed in range(20)]
+    assert (
+        choose_read_features(dataset, [], 0).tolist() == choose_read_features(dataset, 0, 0).tolist() == [0, 1, 2, 3, 4]
+    )
+    assert choose_read_features(dataset, ["f3", "f0"], 0).tolist() == [1, 2, 4]
+    halves = [tuple(choose_read_features(dataset, 0.4, seed).tolist()) for seed in range(20)]
     assert {len(half) for half in halves} == {3} and len(set(halves)) > 3  # two of five are drawn, by the seed
-    assert halves[0] == tuple(read(dataset, 0.4, 0).tolist())
-    assert len(read(dataset, 0.01, 0)) == 4 and len(read(dataset, 0.99, 0)) == 1  # one at least, and not all
-    assert marked(4, np.array([1, 3])).tolist() == [False, True, False, True]
+    assert halves[0] == tuple(choose_read_features(dataset, 0.4, 0).tolist())
+    assert (
+        len(choose_read_features(dataset, 0.01, 0)) == 4 and len(choose_read_features(dataset, 0.99, 0)) == 1
+    )  # one at least, and not all
+    assert make_mask(4, np.array([1, 3])).tolist() == [False, True, False, True]
 
 
 def test_the_data_that_are_left():
     dataset = make_mixed(2, n=10)
-    narrow = narrowed(dataset, np.array([0, 2]))
+    narrow = keep_features(dataset, np.array([0, 2]))
     assert narrow.features == (dataset.features[0], dataset.features[2]) and narrow.width == 2
     assert np.array_equal(narrow.test.codes, dataset.test.codes[:, [0, 2]])
     assert narrow.candidates[1] is dataset.candidates[2] and narrow.frequencies[1] is dataset.frequencies[2]
-    assert narrowed(dataset, np.arange(4)) is dataset
+    assert keep_features(dataset, np.arange(4)) is dataset
 
 
 @pytest.mark.parametrize("blind", [1, -0.5, 1.5, True, "age", None, [1, 2], {"a": 1}])
 def test_what_is_neither_names_nor_a_share_is_refused(blind):
     with pytest.raises(ValueError, match="blind must be a list of features"):
-        check(blind)
+        check_blind(blind)
 
 
 @pytest.mark.parametrize(
     ("blind", "message"),
     [
-        (["f8"], "toy has no feature 'f8'. There is: f0, f1"),
+        (["f8"], "toy has no feature 'f8'. Its features are f0, f1"),
         (["f0", "f1"], "names all features of toy"),
     ],
 )
 def test_what_cannot_be_left_out_is_told(blind, message):
     with pytest.raises(UserError, match=message):
-        read(make_dataset([2, 2]), blind, 0)
+        choose_read_features(make_dataset([2, 2]), blind, 0)
     with pytest.raises(UserError, match="is for tables"):
-        read(make_text(), 0.5, 0)
+        choose_read_features(make_text(), 0.5, 0)
     with pytest.raises(UserError, match="has one feature"):
-        read(make_dataset([2]), 0.5, 0)
+        choose_read_features(make_dataset([2]), 0.5, 0)

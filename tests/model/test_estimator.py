@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from cfeval_cli.core import DeclaresOutputType, HasEncodedEstimator, ModelSpec
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.estimator import Estimator, TableModel
-from cfeval_cli.model.outside import LabelModel, ProbabilityModel
+from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.seeding import draw_seed, make_stream
 from tests.model.mixed import COLOURS, mixed, sentences
 
@@ -161,12 +161,12 @@ def test_warnings_are_told_and_what_is_not_known_is_not_kept(caplog):
     ("settings", "message"),
     [
         ({"estimator": LinearRegression()}, "LinearRegression is for regression"),
-        ({"estimator": StandardScaler()}, "StandardScaler is none"),
-        ({"estimator": 7}, "int is none"),
-        ({"estimator": None}, "NoneType is none"),
-        ({"estimator": LogisticRegression}, "LogisticRegression is none"),
+        ({"estimator": StandardScaler()}, "StandardScaler is not"),
+        ({"estimator": 7}, "int is not"),
+        ({"estimator": None}, "NoneType is not"),
+        ({"estimator": LogisticRegression}, "LogisticRegression is not"),
         ({"estimator": LogisticRegression(), "encoder": "hashed"}, "encoder must be one of auto, onehot"),
-        ({"estimator": LogisticRegression(), "encoder": "native"}, "does not know categories. Use encoder=onehot"),
+        ({"estimator": LogisticRegression(), "encoder": "native"}, "does not support categories. Use encoder=onehot"),
         ({"estimator": LogisticRegression(), "scale": "yes"}, "scale must be auto, true or false"),
         ({"estimator": LogisticRegression(), "batch_size": 0}, "batch_size must"),
     ],

@@ -14,8 +14,8 @@ import pytest
 from cfeval_cli.core import ModelSpec
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.model.function import Function, loaded
-from cfeval_cli.model.outside import LabelModel, ProbabilityModel
+from cfeval_cli.model.external import LabelModel, ProbabilityModel
+from cfeval_cli.model.function import Function, load_function
 from tests.model.mixed import mixed, sentences
 
 DATASET = mixed()
@@ -84,7 +84,7 @@ def test_who_returns_labels_unasked_is_told_what_is_lost(place, caplog):
     path = str(place / "score.py")
     Function(f"{path}:labels").fit(DATASET, 0)
     (said,) = caplog.messages
-    assert said.startswith(f"model.path={path}:labels returns labels: ") and "need probabilities" in said
+    assert said.startswith(f"model.path={path}:labels returns labels. ") and "need probabilities" in said
     caplog.clear()
     Function(f"{path}:labels", gives="labels").fit(DATASET, 0)
     Function(f"{path}:positive").fit(DATASET, 0)
@@ -100,7 +100,7 @@ def test_classes_by_name_or_number(place, name):
 
 def test_what_it_gives_can_be_said(place):
     assert Function(f"{place / 'score.py'}:positive", gives="labels").output_type(DATASET) is LabelModel
-    with pytest.raises(Failure, match=r"score.py:positive gives the class '0\."):
+    with pytest.raises(Failure, match=r"score.py:positive returns the class '0\."):
         Function(f"{place / 'score.py'}:positive", gives="labels").fit(DATASET, 0).predict(CODES)
 
 
@@ -259,7 +259,7 @@ def test_bytecode_beside_the_file_is_not_executed(tmp_path):
     planted = Path(place).read_bytes()
     assert Function(f"{file}:f").fit(DATASET, 0).predict_proba(CODES)[0, 1] == 0.25
     assert Path(place).read_bytes() == planted
-    function = loaded(file, "g")
+    function = load_function(file, "g")
     with pytest.raises(sys.modules[function.__module__].Error) as raised:
         function(None)
     assert (raised.traceback[-1].path, raised.traceback[-1].lineno + 1) == (file, 10)
@@ -270,11 +270,11 @@ def test_bytecode_beside_the_file_is_not_executed(tmp_path):
     ("path", "message"),
     [
         ("score.py", "names no function: model.path=score.py:predict_proba names a file and a function in it"),
-        ("nowhere.py:f", "there is no such file. It should be a file of Python"),
+        ("nowhere.py:f", "there is no such file. It should be a Python file"),
         ("model.pkl:f", "is a pickle"),
         ("model.joblib", "is a pickle"),
-        ("score.py:tabel", "'tabel' is not there. Did you mean table"),
-        ("score.py:constant", "'constant' is no function"),
+        ("score.py:tabel", "'tabel' is not defined. Did you mean table"),
+        ("score.py:constant", "'constant' is not a function"),
         ("notes.txt:f", r"notes.txt is not a .py file"),
         ("broken.py:f", r"broken.py could not be loaded: SyntaxError"),
         ("leaves.py:f", r"leaves.py, line 2 could not be loaded: SystemExit: 3"),
@@ -295,9 +295,9 @@ def test_a_file_that_could_not_be_loaded_can_be_mended(tmp_path):
     file = tmp_path / "mended.py"
     file.write_text("import nonesuch")
     with pytest.raises(UserError, match="nonesuch"):
-        loaded(file, "f")
+        load_function(file, "f")
     file.write_text("def f(rows):\n    return 1\n")
-    assert loaded(file, "f")(None) == 1
+    assert load_function(file, "f")(None) == 1
 
 
 @pytest.mark.parametrize(

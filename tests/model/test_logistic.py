@@ -22,8 +22,7 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.client import apply_edits, embed_rows
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.embedding import adam as adam_of
-from cfeval_cli.model.embedding import bins as bins_of
+from cfeval_cli.model.embedding import compute_bins, make_adam_step
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.seeding import draw_seed, make_stream
@@ -169,9 +168,9 @@ def test_numbers_are_embedded_as_the_categories_that_their_bins_are(missing):
 def test_a_number_of_few_values_has_no_bin_without_training_rows():
     dataset = make_mixed(0, n=20, categories=0, numbers=1)
     codes = np.array([[3], [3], [3], [7]] * 5, dtype=np.int32)
-    bins = bins_of(replace(dataset, train=replace(dataset.train, codes=codes)), 0, 4)
+    bins = compute_bins(replace(dataset, train=replace(dataset.train, codes=codes)), 0, 4)
     assert bins.tolist() == [int(code > 3) for code in range(len(bins))]
-    assert not bins_of(replace(dataset, train=replace(dataset.train, codes=codes * 0 + 2)), 0, 4).any()
+    assert not compute_bins(replace(dataset, train=replace(dataset.train, codes=codes * 0 + 2)), 0, 4).any()
 
 
 def test_words_trained_from_nothing_have_one_vector_wherever_they_stand_and_the_mask_is_the_usual_one():
@@ -289,7 +288,7 @@ def test_a_step_is_adams_written_out():
     rng = np.random.default_rng(0)
     values = [rng.normal(size=shape) for shape in ((4, 3), (), (7,))]
     ours = [torch.tensor(value).requires_grad_() for value in values]
-    step, means, squares = adam_of(ours, 0.05), [0.0] * 3, [0.0] * 3
+    step, means, squares = make_adam_step(ours, 0.05), [0.0] * 3, [0.0] * 3
     for t in range(1, 31):
         gradients = [np.asarray(rng.normal(size=value.shape)) for value in values]
         step(tuple(torch.tensor(gradient) for gradient in gradients))
@@ -304,7 +303,7 @@ def test_a_step_is_that_of_torchs_adam():
     rng = np.random.default_rng(0)
     start = [torch.tensor(rng.normal(size=shape)) for shape in ((4, 3), (), (7,))]
     ours, theirs = ([p.clone().requires_grad_() for p in start] for _ in range(2))
-    step, adam = adam_of(ours, 0.05), torch.optim.Adam(theirs, lr=0.05)
+    step, adam = make_adam_step(ours, 0.05), torch.optim.Adam(theirs, lr=0.05)
     for _ in range(30):
         gradients = tuple(torch.tensor(rng.normal(size=p.shape)) for p in start)
         step(gradients)

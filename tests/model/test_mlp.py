@@ -14,7 +14,7 @@ from cfeval_cli.core import (
     SupportsBatchedEmbedding,
 )
 from cfeval_cli.core.client import embed_rows
-from cfeval_cli.model.embedding import check_kinds
+from cfeval_cli.model.embedding import check_settings_by_kind
 from cfeval_cli.model.mlp import Mlp, MlpModel
 from tests.model.test_tree import with_classes
 from tests.problems import make_dataset, make_mixed, make_text, open_client
@@ -121,4 +121,4 @@ def test_bad_settings_are_named(setting, value):
 def test_rates_are_given_for_tables_and_texts():
     for rates in ({"tabular": 1.0}, {"tabular": 1.0, "text": 1.0, "image": 1.0}, {"tabular": 0.0, "text": 1.0}):
         with pytest.raises(ValueError, match="learning_rate"):
-            check_kinds(rates, {"tabular": 1, "text": 1})
+            check_settings_by_kind(rates, {"tabular": 1, "text": 1})

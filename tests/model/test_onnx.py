@@ -13,8 +13,8 @@ from sklearn.preprocessing import OneHotEncoder
 from cfeval_cli.core import Dataset, ModelSpec
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.model.onnx import Onnx
-from cfeval_cli.model.outside import LabelModel, ProbabilityModel
 from tests.model.mixed import mixed
 from tests.problems import make_dataset
 
@@ -106,9 +106,9 @@ def test_one_input_for_all_features_in_their_order(place):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("matrix.onnx", "its input x is of numbers, and colour is of categories such as"),
-        ("narrow.onnx", "wants 2 columns, and mixed has 4 features"),
-        ("renamed.onnx", "wants colours, and mixed has no such feature. Did you mean colour?"),
+        ("matrix.onnx", "its input x is of numbers, but colour is of categories such as"),
+        ("narrow.onnx", "needs 2 columns, but mixed has 4 features"),
+        ("renamed.onnx", "needs colours, but mixed has no such feature. Did you mean colour?"),
         ("nowhere.onnx", "there is no such file"),
         ("model.pkl", "is a pickle"),
         ("broken.onnx", "onnxruntime cannot open it"),

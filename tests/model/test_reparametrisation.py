@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cfeval_cli.core import ABSENT, Reparametrisable
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
-from cfeval_cli.model.reparametrisation import FACTOR, Group, mean_vectors
+from cfeval_cli.model.reparametrisation import FACTOR, Group, compute_mean_vectors
 from cfeval_cli.seeding import make_stream
 from tests.problems import labels, logit, make_dataset, make_mixed, make_text, random_linear
 
@@ -171,6 +171,6 @@ def test_groups_are_the_features_of_a_table_and_look_along_their_weights():
     assert group.unseen.T @ group.unseen == pytest.approx(np.eye(2))
     apart = Group.all((np.ones((2, 3)), np.ones((2, 3))), np.ones((2, 3)), np.ones((2, 3)))
     assert [one.features.tolist() for one in apart] == [[0], [1]] and all(one.alone for one in apart)
-    assert mean_vectors([np.eye(2)], np.array([[0], [ABSENT], [0], [1]], np.int32)) == pytest.approx(
+    assert compute_mean_vectors([np.eye(2)], np.array([[0], [ABSENT], [0], [1]], np.int32)) == pytest.approx(
         np.array([[2 / 3, 1 / 3]])
     )

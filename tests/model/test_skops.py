@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from cfeval_cli.core import ModelSpec
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.outside import LabelModel, ProbabilityModel
+from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.model.skops import Skops
 from tests.model.mixed import mixed
 
@@ -63,7 +63,7 @@ def test_classes_by_number_and_a_model_of_classes_only(tmp_path):
 def test_a_model_that_knows_other_columns_or_classes_is_refused(tmp_path):
     table = DATASET.decode(DATASET.train.codes)[["debt"]].rename(columns={"debt": "debts"})
     strange = LogisticRegression().fit(table, NAMES)
-    with pytest.raises(UserError, match=r"wants debts, and mixed has no such feature. Did you mean debt\?"):
+    with pytest.raises(UserError, match=r"needs debts, but mixed has no such feature. Did you mean debt\?"):
         Skops(kept(tmp_path, strange)).output_type(DATASET)
 
 
@@ -80,7 +80,7 @@ def test_a_class_more_or_less_is_told(tmp_path):
 
     one = fitted(LogisticRegression(max_iter=2000))
     one.steps[-1][1].classes_ = np.array(["bad", "bad"])
-    with pytest.raises(Failure, match=r"knows the classes bad, bad, and .* has bad, good"):
+    with pytest.raises(Failure, match=r"has the classes bad, bad, but .* has bad, good"):
         Skops(kept(tmp_path, one)).fit(DATASET, 0).predict_proba(CODES)
 
 
@@ -133,7 +133,7 @@ def test_the_code_of_trusted_types_is_part_of_its_identity(tmp_path, monkeypatch
 
 
 def test_what_is_no_model_is_refused(tmp_path):
-    with pytest.raises(UserError, match="holds a StandardScaler, which is no classifier"):
+    with pytest.raises(UserError, match="is not a classifier: StandardScaler has no method predict"):
         Skops(kept(tmp_path, StandardScaler())).output_type(DATASET)
     for name, body in {
         "a.skops": b"",

@@ -11,8 +11,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from cfeval_cli.core import HasArrays, HasLeaves, HasReadFeatures, ModelSpec, Probabilistic
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.encoding import columns
-from cfeval_cli.model.tree import Tree, TreeModel, compiled
+from cfeval_cli.model.encoding import make_table_encoder
+from cfeval_cli.model.tree import Tree, TreeModel, compile_tree
 from tests.problems import make_dataset, make_mixed, make_text
 
 
@@ -31,12 +31,12 @@ def with_classes(dataset, classes, seed=0):
 @given(st.integers(0, 10_000))
 def test_it_says_what_the_tree_of_scikit_learn_says(seed):
     dataset = with_classes(make_mixed(seed, n=40, missing=0.1 * (seed % 3)), 2 + seed % 3, seed)
-    encoder = columns(dataset, onehot=True, scale=False, fill=True, most=None)
+    encoder = make_table_encoder(dataset, onehot=True, scale=False, fill=True, max_categories=None)
     grown = DecisionTreeClassifier(max_depth=6, random_state=0)
-    grown.fit(encoder.rows(dataset.train.codes), dataset.train.labels)
-    model = compiled(grown, encoder, dataset, np.arange(dataset.width))
+    grown.fit(encoder.transform(dataset.train.codes), dataset.train.labels)
+    model = compile_tree(grown, encoder, dataset, np.arange(dataset.width))
     for split in (dataset.train, dataset.test):
-        assert model.predict_proba(split.codes) == pytest.approx(grown.predict_proba(encoder.rows(split.codes)))
+        assert model.predict_proba(split.codes) == pytest.approx(grown.predict_proba(encoder.transform(split.codes)))
 
 
 @given(st.integers(0, 10_000))
@@ -53,8 +53,8 @@ def test_every_input_falls_into_one_leaf_which_says_what_the_tree_says(seed):
 def test_the_depth_is_the_one_that_the_validation_part_likes_best():
     dataset = make_mixed(3, n=60)
     model = Tree(max_depth=6, min_leaf=2).fit(dataset, 0)
-    encoder = columns(dataset, onehot=True, scale=False, fill=True, most=None)
-    train, held_out = (encoder.rows(split.codes) for split in (dataset.train, dataset.validation))
+    encoder = make_table_encoder(dataset, onehot=True, scale=False, fill=True, max_categories=None)
+    train, held_out = (encoder.transform(split.codes) for split in (dataset.train, dataset.validation))
     right = [
         DecisionTreeClassifier(max_depth=depth, min_samples_leaf=2, random_state=0)
         .fit(train, dataset.train.labels)

@@ -80,14 +80,14 @@ def only_labels(answer):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda n: np.ones((n, 3)) / 3, r"shape \(30, 3\) for 30 rows, where toy has 2 classes"),
+        (lambda n: np.ones((n, 3)) / 3, r"shape \(30, 3\)"),
         (lambda n: np.ones(n), r"shape \(30,\)"),
-        (lambda n: np.ones((n + 1, 2)), "gives 31 answers for 30 rows"),
+        (lambda n: np.ones((n + 1, 2)), "returns 31 predictions for 30 rows"),
         (
             lambda n: np.full((n, 2), np.nan),
-            "gives nan, where a number between 0 and 1 is wanted for the row 60 .test split",
+            "returns nan, not a number between 0 and 1, for the row 60 .test split",
         ),
-        (lambda n: np.full((n, 2), np.inf), "gives inf"),
+        (lambda n: np.full((n, 2), np.inf), "returns inf"),
     ],
 )
 def test_probabilities_that_are_none_are_refused(answer, message):

@@ -116,11 +116,11 @@ def by_place(codes):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda codes: with_row(codes, np.nan), r"gives nan, .* is wanted for (the row \d+|a row with)"),
-        (lambda codes: with_row(codes, [0.9, 0.9]), r"sum to 1\.8, not 1 for (the row \d+|a row with)"),
-        (lambda codes: with_row(codes, [-1, 2]), "gives -1, where a number between 0 and 1"),
+        (lambda codes: with_row(codes, np.nan), r"returns nan, .* for (the row \d+|a row with)"),
+        (lambda codes: with_row(codes, [0.9, 0.9]), r"sum to 1\.8, not 1, for (the row \d+|a row with)"),
+        (lambda codes: with_row(codes, [-1, 2]), "returns -1, not a number between 0 and 1,"),
         (raises, r"raised ValueError: not this one for (the row \d+|a row with)"),
-        (forgets, "gives 19 answers for 20 rows"),
+        (forgets, "returns 19 predictions for 20 rows"),
         (lambda codes: by_row(codes)[:, 1], r"shape \(20,\) for 20 rows, where toy has 2 classes"),
         (lambda codes: np.full((len(codes), 3), 1 / 3), r"shape \(20, 3\)"),
         (lambda codes: RNG.dirichlet(np.ones(2), len(codes)), "changes its answers: evaluated twice, it gives"),

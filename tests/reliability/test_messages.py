@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.dataset.cells import Layout
-from cfeval_cli.dataset.guess import guess
+from cfeval_cli.dataset.describe import describe_file
 from cfeval_cli.errors import Failure, UserError, excerpt_error
-from cfeval_cli.model.outside import asked
+from cfeval_cli.model.external import call_model
 from tests.model.mixed import mixed, sentences
 
 ROW = ("< 0 DM", 24, "critical (other, existing)", 1169.0)
@@ -64,7 +64,7 @@ def test_a_model_that_raises_a_row_in_any_form(dataset):
     with pytest.raises(
         Failure, match=r"it raised KeyError for the \w+ \d+ \(test split\), at test_messages\.py:\d+\.$"
     ):
-        asked(fail, dataset.test.codes[:1], dataset, "it")
+        call_model(fail, dataset.test.codes[:1], dataset, "it")
 
 
 def test_neither_the_screen_nor_the_log_of_a_run_has_a_row(toy, tmp_path):
@@ -82,7 +82,7 @@ def test_a_file_without_a_header_is_not_quoted(tmp_path):
     path = tmp_path / "nohdr.csv"
     path.write_text(ADULTS)
     with pytest.raises(UserError, match=r"Its first line has 5 cells, and may be a row of data\. If that is no header"):
-        guess(path, "income")
+        describe_file(path, "income")
     layouts = (Layout(header=True), Layout(["a", "b", "c", "d", "income"], header=True))
     messages = []
     for layout in layouts:
@@ -91,7 +91,7 @@ def test_a_file_without_a_header_is_not_quoted(tmp_path):
         messages.append(str(refusal.value))
     path.write_text("39 State-gov 77516\n50 Self-emp 83311\n")
     with pytest.raises(UserError, match=r"divide nothing in its first line \(18 characters\)") as refusal:
-        guess(path, "income")
+        describe_file(path, "income")
     assert not any("State-gov" in text for text in (*messages, str(refusal.value)))
 
 
@@ -101,4 +101,4 @@ def test_the_columns_of_a_file_with_a_header_are_named(tmp_path):
     with pytest.raises(
         UserError, match=r"has no column label\. Its first line has age, work, weight, school, income\."
     ):
-        guess(path, "label")
+        describe_file(path, "label")

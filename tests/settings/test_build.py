@@ -334,12 +334,12 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["+dataset.file.colour=red"], "dataset.file has no setting 'colour'"),
         (["+dataset.features.age.width=3"], "dataset.features.age has no setting 'width'. It has none"),
         (["~dataset.label"], "dataset lacks the setting 'label'"),
-        (["+model.learning_rate.txt=1"], "model: learning_rate has no kind 'txt': there is tabular, text"),
+        (["+model.learning_rate.txt=1"], "model: learning_rate has no kind 'txt'. The kinds are tabular, text"),
         (["model=estimator", "+model.estimator.colour=red"], "model.estimator has no setting 'colour'"),
         (["model=estimator", "model.estimator._target_=sklearn.nowhere.Tree"], "model: .*sklearn.nowhere"),
         (
             ["model=estimator", "model.estimator._target_=sklearn.linear_model.Ridge"],
-            "model: estimator must be a classifier, and Ridge is for",
+            "model: estimator must be a classifier, but Ridge is for",
         ),
         (
             ["model=estimator", "model.estimator._target_=pathlib.Path"],
@@ -434,9 +434,9 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
 
 @pytest.mark.parametrize("kind", ["ProbabilityModel", "LabelModel"])
 def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
-    from cfeval_cli.model import outside
+    from cfeval_cli.model import external
 
-    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), getattr(outside, kind)))
+    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), getattr(external, kind)))
     able = ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert list(made.explainers) == (able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"])
     labels_only, sampled = "but this model returns labels only", "needs model evaluations for every instance (shapley)"

@@ -21,7 +21,7 @@ from cfeval_cli.testing.problems import Problem, make_problems, make_table
 from cfeval_cli.testing.removal import check_removal
 from cfeval_cli.testing.search import check_search
 from cfeval_cli.testing.truth import check_truth
-from tests.dataset.test_shipped import SHIPPED
+from tests.dataset.test_packaged import EXPECTED_COUNTS
 from tests.inside import composed
 from tests.problems import make_dataset, random_linear
 
@@ -130,7 +130,7 @@ def test_caches(name, tmp_path):
     check_cache(one("cache", name, object, *more))
 
 
-@pytest.mark.parametrize("name", ["adults", *SHIPPED])
+@pytest.mark.parametrize("name", ["adults", *EXPECTED_COUNTS])
 def test_datasets(name):
     dataset = build.make(composed(f"dataset={name}", "explainer=[random]"), "dataset")
     folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[2] / "data"))

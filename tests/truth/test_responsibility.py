@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import BlackBox, ModelSpec
+from cfeval_cli.model.external import LabelModel
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.model.outside import LabelModel
 from cfeval_cli.model.tree import TreeModel
 from cfeval_cli.truth.alternatives import cost
 from cfeval_cli.truth.contrast import Contrast

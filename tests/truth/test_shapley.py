@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import BlackBox, ModelSpec, Rows
+from cfeval_cli.model.external import LabelModel
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.model.outside import LabelModel
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth import shapley
 from cfeval_cli.truth.shapley import Shapley, of_coalitions, of_tree
@@ -66,24 +66,24 @@ def test_a_trees_values_are_those_of_the_package_shap():
     shap = pytest.importorskip("shap")
     from sklearn.tree import DecisionTreeClassifier
 
-    from cfeval_cli.model.encoding import columns
-    from cfeval_cli.model.tree import compiled
+    from cfeval_cli.model.encoding import make_table_encoder
+    from cfeval_cli.model.tree import compile_tree
 
     dataset = make_mixed(3, n=80, categories=0, numbers=4)
-    encoder = columns(dataset, onehot=True, scale=False, fill=True, most=None)
-    train = encoder.rows(dataset.train.codes)
+    encoder = make_table_encoder(dataset, onehot=True, scale=False, fill=True, max_categories=None)
+    train = encoder.transform(dataset.train.codes)
     grown = DecisionTreeClassifier(max_depth=5, random_state=0).fit(train, dataset.train.labels)
-    model = compiled(grown, encoder, dataset, np.arange(dataset.width))
+    model = compile_tree(grown, encoder, dataset, np.arange(dataset.width))
     rows = asked(dataset, model)
     ours = of_tree(model.get_leaves(), dataset.train.codes, rows)
     explainer = shap.TreeExplainer(grown, train, feature_perturbation="interventional", model_output="probability")
-    theirs = explainer.shap_values(encoder.rows(rows.codes), check_additivity=False)
+    theirs = explainer.shap_values(encoder.transform(rows.codes), check_additivity=False)
     assert ours == pytest.approx(theirs[np.arange(len(rows)), :, rows.labels], abs=1e-6)
     few = dataset.train.codes[:20]
     exact = shap.explainers.Exact(
-        lambda x: grown.predict_proba(x)[:, 1], shap.maskers.Independent(encoder.rows(few), max_samples=20)
+        lambda x: grown.predict_proba(x)[:, 1], shap.maskers.Independent(encoder.transform(few), max_samples=20)
     )
-    told = exact(encoder.rows(rows.codes[:3])).values
+    told = exact(encoder.transform(rows.codes[:3])).values
     sign = np.where(rows.labels[:3] == 1, 1, -1)[:, None]
     assert of_tree(model.get_leaves(), few, rows)[:3] == pytest.approx(sign * told, abs=1e-9)
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from cfeval_cli.core import BlackBox, ModelSpec
-from cfeval_cli.model.outside import ProbabilityModel
+from cfeval_cli.model.external import ProbabilityModel
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth.used import Used
 from tests.problems import make_dataset, open_client

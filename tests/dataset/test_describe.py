@@ -1,23 +1,23 @@
-"""What a file of somebody's own is taken for: kinds, classes, missing values, and what is left out and why."""
+"""Descriptions of files: kinds of columns, classes, missing values, and excluded columns with the reason."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.dataset.guess import guess
+from cfeval_cli.dataset.describe import describe_file
 from cfeval_cli.errors import UserError
 
 N = 60
 
 
 def table(seed=0):
-    """One column of every sort; the label in the middle."""
+    """Return a frame with one column of every kind; the label is in the middle."""
     rng = np.random.default_rng(seed)
     label = (np.arange(N) % 3 == 0).astype(int)
     return pd.DataFrame(
         {
             "customer_id": rng.permutation(10_000)[:N],
-            "number": np.arange(100, 100 + N),  # counts the rows, whatever it is called
+            "number": np.arange(100, 100 + N),  # counts the rows
             "age": rng.integers(20, 60, N),
             "income": rng.lognormal(3, 1, N).round(2),
             "default": label,
@@ -35,62 +35,76 @@ def table(seed=0):
     )
 
 
-def written(frame, path, how):
-    if how == "parquet":
+def write_file(frame, path, file_format):
+    if file_format == "parquet":
         frame.replace("", None).to_parquet(path)
     else:
-        frame.to_csv(path, index=False, sep={"csv": ",", "tsv": "\t", "semicolons": ";", "bars": "|"}[how])
+        frame.to_csv(path, index=False, sep={"csv": ",", "tsv": "\t", "semicolons": ";", "bars": "|"}[file_format])
     return path
 
 
-@pytest.mark.parametrize("how", ["csv", "tsv", "semicolons", "bars", "parquet"])
-def test_every_sort_of_column_is_told_in_every_form_of_file(tmp_path, how):
-    found = guess(written(table(), tmp_path / "loans", how), "default")
-    assert {column.name: column.kind for column in found.features} == {
+@pytest.mark.parametrize("file_format", ["csv", "tsv", "semicolons", "bars", "parquet"])
+def test_every_kind_of_column_is_detected_in_every_file_format(tmp_path, file_format):
+    description = describe_file(write_file(table(), tmp_path / "loans", file_format), "default")
+    assert {column.name: column.kind for column in description.features} == {
         "age": "number", "income": "number", "home": "category", "children": "number", "score": "number",
         "temperature": "number", "seen": "category", "price": "amount",
     }  # fmt: skip
-    reasons = {column.name: column.left_out for column in found.left_out}
+    reasons = {column.name: column.exclusion_reason for column in description.excluded}
     assert set(reasons) == {"customer_id", "number", "branch", "verdict", "note", "nothing"}
     for name, word in {
         "customer_id": "an identifier", "number": "an identifier", "branch": "one value only, '7'", "nothing": "empty",
-        "verdict": "says what the label says", "note": f"{N} different in {N} rows",
+        "verdict": "has one value for each class", "note": f"{N} different in {N} rows",
     }.items():  # fmt: skip
         assert word in reasons[name]
-    assert found.classes == (0, 1) and found.counts == (40, 20) and found.text is None and found.header
-    assert found.markers == ("?", "NA") and found.suspects == {"children": ("-9",), "score": ("999",)}
+    assert (
+        description.classes == (0, 1)
+        and description.counts == (40, 20)
+        and description.text is None
+        and description.header
+    )
+    assert description.missing_markers == ("?", "NA") and description.suspected_missing == {
+        "children": ("-9",),
+        "score": ("999",),
+    }
     missing = table()["seen"].isin(["?", "NA"]).sum()
-    assert next(one.holds for one in found.features if one.name == "seen").endswith(f"; {missing} missing")
+    assert next(column.summary for column in description.features if column.name == "seen").endswith(
+        f"; {missing} missing"
+    )
 
 
-def test_a_file_without_a_header_and_one_that_is_mistaken_for_it(tmp_path):
+def test_file_without_header_is_described_and_mistaken_header_reported(tmp_path):
     path = tmp_path / "loans.csv"
     table()[["age", "home", "default"]].to_csv(path, index=False, header=False)
-    found = guess(path, "3")
-    assert not found.header and found.names == ("column_1", "column_2", "column_3") and found.label == "column_3"
-    assert [column.kind for column in found.features] == ["number", "category"]
-    with pytest.raises(UserError, match=r"no column default\. Its first line has .*by its place: --label 3$"):
-        guess(path, "default")
+    description = describe_file(path, "3")
+    assert (
+        not description.header
+        and description.names == ("column_1", "column_2", "column_3")
+        and description.label == "column_3"
+    )
+    assert [column.kind for column in description.features] == ["number", "category"]
+    with pytest.raises(UserError, match=r"no column default\. Its first line has .*by its position: --label 3$"):
+        describe_file(path, "default")
     table()[["age", "home", "default"]].to_csv(path, index=False)
     with pytest.raises(UserError, match=r"the first line looks like a header.*--label default$"):
-        guess(path, "3")
+        describe_file(path, "3")
 
 
-def test_columns_of_one_name_and_of_none(tmp_path):
+def test_columns_with_equal_long_or_empty_names_are_excluded(tmp_path):
     path = tmp_path / "twice.csv"
     frame = table()[["default", "age", "income", "home"]].set_axis(["default", "a", "a", ""], axis=1)
     frame.to_csv(path, index=False)
-    found = guess(path, "default")
-    assert [column.name for column in found.features] == ["a"] and found.positions == {"a": 2}
-    assert [(one.name, one.left_out) for one in found.left_out] == [
-        ("a", "called as column 2 is"),
+    description = describe_file(path, "default")
+    assert [column.name for column in description.features] == ["a"] and description.positions == {"a": 2}
+    assert [(column.name, column.exclusion_reason) for column in description.excluded] == [
+        ("a", "has the same name as column 2"),
         ("", "it has no name"),
     ]
     frame.set_axis(["default", "a" * 5000, "b", "c"], axis=1).to_csv(path, index=False)
-    assert guess(path, "default").left_out[0].left_out == "its name is too long for a config"
+    assert describe_file(path, "default").excluded[0].exclusion_reason == "its name is too long for a config"
     frame.set_axis(["default", "default", "b", "c"], axis=1).to_csv(path, index=False)
     with pytest.raises(UserError, match="2 columns are named default"):
-        guess(path, "default")
+        describe_file(path, "default")
 
 
 @pytest.mark.parametrize(
@@ -106,12 +120,14 @@ def test_columns_of_one_name_and_of_none(tmp_path):
         (["1", "x"], ("1", "x")),
     ],
 )
-def test_classes_of_any_type_come_in_their_order_of_two_the_positive_last(tmp_path, labels, classes):
+def test_classes_are_sorted_and_the_positive_one_of_two_is_last(tmp_path, labels, classes):
     frame = pd.DataFrame({"age": np.arange(N) % 13, "label": [labels[i % len(labels)] for i in range(N)]})
     frame.to_csv(tmp_path / "a.csv", index=False)
-    found = guess(tmp_path / "a.csv", "label")
-    assert found.classes == classes and [type(one) for one in found.classes] == [type(one) for one in classes]
-    assert sum(found.counts) == N
+    description = describe_file(tmp_path / "a.csv", "label")
+    assert description.classes == classes and [type(name) for name in description.classes] == [
+        type(name) for name in classes
+    ]
+    assert sum(description.counts) == N
 
 
 @pytest.mark.parametrize(
@@ -127,15 +143,15 @@ def test_classes_of_any_type_come_in_their_order_of_two_the_positive_last(tmp_pa
         ([-9, -9, -9], ()),
     ],
 )
-def test_numbers_that_may_mean_that_there_is_none(tmp_path, values, suspects):
+def test_numbers_that_may_stand_for_missing_values_are_suspected(tmp_path, values, suspects):
     frame = pd.DataFrame(
         {"a": values, "b": [i % 4 for i in range(len(values))], "y": [i % 2 for i in range(len(values))]}
     )
     frame.to_csv(tmp_path / "a.csv", index=False)
-    assert guess(tmp_path / "a.csv", "y").suspects.get("a", ()) == suspects
+    assert describe_file(tmp_path / "a.csv", "y").suspected_missing.get("a", ()) == suspects
 
 
-def test_a_file_of_texts_and_labels(tmp_path):
+def test_file_of_texts_and_labels_is_recognised(tmp_path):
     frame = pd.DataFrame(
         {
             "id": range(N),
@@ -144,16 +160,20 @@ def test_a_file_of_texts_and_labels(tmp_path):
         }
     )
     frame.to_csv(tmp_path / "a.csv", index=False)
-    found = guess(tmp_path / "a.csv", "stars")
-    assert found.text == "review" and found.classes == (1, 5) and [one.name for one in found.left_out] == ["id"]
+    description = describe_file(tmp_path / "a.csv", "stars")
+    assert (
+        description.text == "review"
+        and description.classes == (1, 5)
+        and [column.name for column in description.excluded] == ["id"]
+    )
     frame["age"] = np.arange(N) % 7
     frame.to_csv(tmp_path / "a.csv", index=False)
-    assert guess(tmp_path / "a.csv", "stars").text is None
-    assert guess(tmp_path / "a.csv", "stars", "review").text == "review"
+    assert describe_file(tmp_path / "a.csv", "stars").text is None
+    assert describe_file(tmp_path / "a.csv", "stars", "review").text == "review"
     with pytest.raises(UserError, match=r"no column reviw\. Did you mean review\?"):
-        guess(tmp_path / "a.csv", "stars", "reviw")
+        describe_file(tmp_path / "a.csv", "stars", "reviw")
     with pytest.raises(UserError, match="both the text and the label"):
-        guess(tmp_path / "a.csv", "stars", "stars")
+        describe_file(tmp_path / "a.csv", "stars", "stars")
 
 
 @pytest.mark.parametrize(
@@ -163,45 +183,45 @@ def test_a_file_of_texts_and_labels(tmp_path):
         ("a,y\n", "has one row only"),
         ("justonecolumn\n1\n2\n", "divide nothing in its first line"),
         ("a,y\n1,2\n3\n", "line 3: 1 field where the first line names 2"),
-        ("a,y\n1,\n3,1\n4,0\n", "line 2: column y is empty, as in 1 rows"),
+        ("a,y\n1,\n3,1\n4,0\n", "line 2: the label, column y, is empty in 1 row"),
         ("a,y\n1,1\n3,1\n", "all rows are of one class in column y"),
         (
             "a,y\n" + "".join(f"1,{i}.5\n" for i in range(30)),
-            "column y has 30 different values, and a label at most 20",
+            "column y has 30 different values, but a label has at most 20",
         ),
         ('a,y\n"1,2\n', "unexpected end of data"),
         ("a,y\n1,2\x00\n2,3\n", "NUL"),
     ],
 )
-def test_what_cannot_be_told_is_said_in_one_message(tmp_path, body, message):
+def test_undescribable_file_is_reported_with_reason(tmp_path, body, message):
     (tmp_path / "a.csv").write_text(body)
-    with pytest.raises(UserError, match=message) as told:
-        guess(tmp_path / "a.csv", "y")
-    assert str(tmp_path / "a.csv") in str(told.value)
+    with pytest.raises(UserError, match=message) as error:
+        describe_file(tmp_path / "a.csv", "y")
+    assert str(tmp_path / "a.csv") in str(error.value)
 
 
-def test_what_is_no_text_and_no_parquet(tmp_path):
+def test_unreadable_file_and_unknown_column_are_reported(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"a,y\n\xff\xfe,1\n")
     with pytest.raises(UserError, match="not UTF-8"):
-        guess(tmp_path / "a.csv", "y")
+        describe_file(tmp_path / "a.csv", "y")
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and so on")
     with pytest.raises(UserError, match="no Parquet file that can be read"):
-        guess(tmp_path / "a.parquet", "y")
+        describe_file(tmp_path / "a.parquet", "y")
     with pytest.raises(UserError, match="there is no file"):
-        guess(tmp_path / "none.csv", "y")
+        describe_file(tmp_path / "none.csv", "y")
     pd.DataFrame({"a": [1], "y": [1]}).to_parquet(tmp_path / "b.parquet")
     with pytest.raises(UserError, match=r"has no column yy\. Did you mean y\?"):
-        guess(tmp_path / "b.parquet", "yy")
+        describe_file(tmp_path / "b.parquet", "yy")
 
 
-def guess_column(tmp_path, values):
-    """Guess a file with the column `x` and two others, and return the column and the guess."""
+def describe_column(tmp_path, values):
+    """Return the description of column `x` in a file with two other columns, and of the file."""
     frame = pd.DataFrame({"x": values, "z": [i % 5 for i in range(len(values))]})
     frame["y"] = [(i * 7 + 3) % 11 % 2 for i in range(len(values))]
     frame.to_csv(tmp_path / "a.csv", index=False)
-    guessed = guess(tmp_path / "a.csv", "y")
-    (column,) = [one for one in guessed.columns if one.name == "x"]
-    return column, guessed
+    description = describe_file(tmp_path / "a.csv", "y")
+    (column,) = [column for column in description.columns if column.name == "x"]
+    return column, description
 
 
 @pytest.mark.parametrize(
@@ -226,9 +246,9 @@ def guess_column(tmp_path, values):
     ],
 )
 def test_numbers_and_dates_in_other_notations_are_recognised(tmp_path, values, kind, options, note):
-    column, guessed = guess_column(tmp_path, values * 4)
+    column, description = describe_column(tmp_path, values * 4)
     assert (column.kind, dict(column.options)) == (kind, options)
-    (line,) = [line for line in guessed.checks if line.startswith("x: ")]
+    (line,) = [line for line in description.warnings if line.startswith("x: ")]
     assert note in line
 
 
@@ -241,30 +261,30 @@ def test_numbers_and_dates_in_other_notations_are_recognised(tmp_path, values, k
         (["01/02/2024", "03/04/2024"], 'format: "%m/%d/%Y"} or "%d/%m/%Y"'),
     ],
 )
-def test_ambiguous_notations_are_left_out_with_the_reason(tmp_path, values, reason):
-    column, _ = guess_column(tmp_path, values * 4)
-    assert not column.kind and reason in column.left_out
+def test_ambiguous_notations_are_excluded_with_reason(tmp_path, values, reason):
+    column, _ = describe_column(tmp_path, values * 4)
+    assert not column.kind and reason in column.exclusion_reason
 
 
 @pytest.mark.parametrize("values", [["(1)", "(2)"], ["inf", "nought"], ["1-2", "3-4"], ["a", "b"], ["5 kg", "6 kg"]])
 def test_other_texts_stay_categories(tmp_path, values):
-    column, _ = guess_column(tmp_path, values * 4)
-    assert column.kind == "category" and "inf" not in column.markers
+    column, _ = describe_column(tmp_path, values * 4)
+    assert column.kind == "category" and "inf" not in column.missing_markers
 
 
 def test_dates_with_a_few_other_cells_are_reported(tmp_path):
-    column, guessed = guess_column(tmp_path, [*(f"2024-05-{day:02}" for day in range(1, 31)), "unknown"] * 2)
+    column, description = describe_column(tmp_path, [*(f"2024-05-{day:02}" for day in range(1, 31)), "unknown"] * 2)
     assert column.kind == "category"
-    (line,) = [line for line in guessed.checks if line.startswith("x: ")]
+    (line,) = [line for line in description.warnings if line.startswith("x: ")]
     assert line.startswith("x: dates except 'unknown': not read as dates.") and line.endswith("use the kind date.")
 
 
-def test_whole_numbers_that_are_no_dates_stay_numbers(tmp_path):
-    column, _ = guess_column(tmp_path, ["20240531", "20240532"] * 4)
+def test_whole_numbers_that_are_not_all_dates_stay_numbers(tmp_path):
+    column, _ = describe_column(tmp_path, ["20240531", "20240532"] * 4)
     assert column.kind == "number"
 
 
-def test_data_checks_are_one_line_each(tmp_path):
+def test_problems_of_the_data_are_reported_in_one_line_each(tmp_path):
     rng = np.random.default_rng(0)
     n_rows = 400
     frame = pd.DataFrame(
@@ -279,8 +299,8 @@ def test_data_checks_are_one_line_each(tmp_path):
     )
     frame["age_2"] = frame["age"]
     pd.concat([frame, frame[:3]]).to_csv(tmp_path / "churn.csv", index=False)
-    guessed = guess(tmp_path / "churn.csv", "churn")
-    lines = guessed.checks
+    description = describe_file(tmp_path / "churn.csv", "churn")
+    lines = description.warnings
     assert len(lines) == 6 and not any("\n" in line for line in lines)
     for start, rest in [
         ("churn: the labels 'Yes' (101 rows) and 'yes' (100 rows) differ by case only", "write them alike in the data"),
@@ -292,5 +312,5 @@ def test_data_checks_are_one_line_each(tmp_path):
     ]:
         assert any(line.startswith(start) and rest in line for line in lines), start
     # a copied row does not hide an identifier
-    assert [one.name for one in guessed.left_out] == ["customer_id"]
-    assert guessed.classes == ("no", "Yes", "yes")
+    assert [column.name for column in description.excluded] == ["customer_id"]
+    assert description.classes == ("no", "Yes", "yes")
