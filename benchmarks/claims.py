@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.stats import t
 
 from cfeval_cli.study.atlas import store
-from cfeval_cli.study.atlas.summary import Summary
+from cfeval_cli.study.atlas.summary import AtlasSummary
 
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- from here on by python benchmarks/claims.py --write -->\n", "<!-- up to here -->\n"
@@ -94,9 +94,8 @@ def count_rows(rows: pd.DataFrame, metric: tuple[str, str]) -> int:
 
 def compute_adjusted_p() -> float:
     """Return the p of the lead of validity_soft over sufficiency, after Holm's correction over all metrics."""
-    summary = Summary(store.read(DOCS / "atlas" / store.NAME))
-    (answer,) = (one for one in summary.answers if one.question == "change")
-    return answer.behind[SUFFICIENCY][3]
+    summary = AtlasSummary(store.read_atlas(DOCS / "atlas" / store.ATLAS_FILE))
+    return summary.get_question("change").differences[SUFFICIENCY].p
 
 
 def write_regret_statements(regrets: pd.DataFrame) -> str:

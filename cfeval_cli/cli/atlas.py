@@ -18,7 +18,7 @@ from cfeval_cli.cli.main import Parser
 from cfeval_cli.errors import Failure, UserError, check_option, escape_controls
 
 if TYPE_CHECKING:
-    from cfeval_cli.study.atlas.jobs import Job
+    from cfeval_cli.study.atlas.runs import AtlasRun
     from cfeval_cli.study.atlas.store import Atlas
 
 _HELP = """Compare metrics with the truth: every explainer and metric on models with known truth, for all data sets ×
@@ -74,25 +74,29 @@ def _run(scale: str, into: Path, overrides: Sequence[str]) -> None:
         raise Failure(f"{len(failures)} of {len(jobs)} runs are left out, see above: {names} …")
 
 
-def gather_jobs(jobs: Sequence[Job], into: Path, failures: Mapping[str, str]) -> None:
+def gather_jobs(jobs: Sequence[AtlasRun], into: Path, failures: Mapping[str, str]) -> None:
     """Aggregate the runs of some jobs, write the atlas and print its answer; `failures` are reasons by place."""
-    from cfeval_cli.study.atlas.store import gathered
+    from cfeval_cli.study.atlas.store import collect_runs
 
-    folders = [into / "runs" / job.place for job in jobs if str(job.place) not in failures]
-    _write(gathered(folders, failures), into)
+    folders = [into / "runs" / job.folder for job in jobs if str(job.folder) not in failures]
+    _write(collect_runs(folders, failures), into)
 
 
 def _write(atlas: Atlas, into: Path) -> None:
     from cfeval_cli.cli import screen
-    from cfeval_cli.study.atlas import brief, page, store, tables
+    from cfeval_cli.study.atlas.brief import build_brief
+    from cfeval_cli.study.atlas.page import PAGE_FILE, TEXT_FILE, write_results
+    from cfeval_cli.study.atlas.store import ATLAS_FILE
+    from cfeval_cli.study.atlas.tables import build_tables, write_headlines
 
-    summary, claims = page.write(atlas, into)
+    summary, claims = write_results(atlas, into)
     answers = [
-        f"{name.capitalize()}: {headline}. {' '.join(points)}" for name, headline, points in tables.headlines(summary)
+        f"{headline.question.capitalize()}: {headline.text}. {' '.join(headline.points)}"
+        for headline in write_headlines(summary)
     ]
-    lines = [f"runs left out: {len(atlas.left)}, listed in {into / page.TEXT}"] if atlas.left else []
-    lines.append(f"Written: {into.resolve()}: {store.NAME}, {page.TEXT}, {page.PAGE}")
-    screen.print_answer(answers, brief.of_atlas(summary), tables.make(summary, claims), lines)
+    lines = [f"Excluded runs: {len(atlas.excluded)}, listed in {into / TEXT_FILE}"] if atlas.excluded else []
+    lines.append(f"Written: {into.resolve()}: {ATLAS_FILE}, {TEXT_FILE}, {PAGE_FILE}")
+    screen.print_answer(answers, build_brief(summary), build_tables(summary, claims), lines)
 
 
 def _add() -> None:
@@ -106,8 +110,8 @@ def _add() -> None:
     )
     parser.add_argument("--into", type=Path, default=_INTO, metavar="FOLDER", help="the folder of the atlas")
     arguments = parser.parse_args()
-    atlas = store.read(arguments.into / store.NAME)
-    atlas, message = store.added(atlas, find_run_folders(arguments.folders))
+    atlas = store.read_atlas(arguments.into / store.ATLAS_FILE)
+    atlas, message = store.add_runs(atlas, find_run_folders(arguments.folders))
     _write(atlas, arguments.into)
     sys.stdout.write(escape_controls(message) + "\n")
 
@@ -120,26 +124,26 @@ def _page() -> None:
     parser.add_argument("file", nargs="?", type=Path, default=_INTO / "atlas.parquet", help="atlas.parquet")
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="folder for the pages (default: that of the file)")
     arguments = parser.parse_args()
-    _write(store.read(arguments.file), arguments.into or arguments.file.parent)
+    _write(store.read_atlas(arguments.file), arguments.into or arguments.file.parent)
 
 
 def _rule() -> None:
     """Print the ranking of metrics that follows from an atlas."""
     from cfeval_cli.study.atlas import rule, store
-    from cfeval_cli.study.atlas.summary import Summary
+    from cfeval_cli.study.atlas.summary import AtlasSummary
 
     parser = Parser("cfeval atlas rule", description="Print the ranking of metrics that an atlas supports.")
     parser.add_argument("file", nargs="?", type=Path, default=_INTO / "atlas.parquet", help="atlas.parquet")
     arguments = parser.parse_args()
-    sys.stdout.write(rule.text(Summary(store.read(arguments.file))))
+    sys.stdout.write(rule.write_rule(AtlasSummary(store.read_atlas(arguments.file))))
 
 
 def run_sweeps(
-    sweeps: Sequence[Mapping[str, str]], jobs: Sequence[Job], runs: Path, extra_overrides: Sequence[str]
+    sweeps: Sequence[Mapping[str, str]], jobs: Sequence[AtlasRun], runs: Path, extra_overrides: Sequence[str]
 ) -> dict[str, str]:
     """Run all jobs, sweep by sweep, with progress lines; return the reasons of failed jobs by their place."""
     from cfeval_cli.cli import run
-    from cfeval_cli.study.atlas.jobs import complete, reason
+    from cfeval_cli.study.atlas.runs import describe_failure, is_complete
 
     launcher, cores = _choose_launcher(extra_overrides)
     share = _compute_instance_share(extra_overrides)
@@ -160,7 +164,7 @@ def run_sweeps(
                 _print_progress("some of these runs failed, see above; all others are complete")
             finally:
                 sys.argv = argv
-    return {str(job.place): reason(runs, job) for job in jobs if not complete(runs, job)}
+    return {str(job.folder): describe_failure(runs, job) for job in jobs if not is_complete(runs, job)}
 
 
 def _parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
@@ -205,8 +209,8 @@ def _list_datasets_of_judge(experiment: str) -> list[str]:
     return [str(name) for name in cfg.experiment.sizes]
 
 
-def _list_jobs(axes: Mapping[str, str]) -> list[Job]:
-    from cfeval_cli.study.atlas.jobs import every
+def _list_jobs(axes: Mapping[str, str]) -> list[AtlasRun]:
+    from cfeval_cli.study.atlas.runs import list_runs
 
     numbers = {}
     for key in ("seed", "k"):
@@ -214,7 +218,7 @@ def _list_jobs(axes: Mapping[str, str]) -> list[Job]:
             numbers[key] = [int(text) for text in _split_list(axes[key])]
         except ValueError as error:
             raise UserError(f"{key}={axes[key]} must be whole numbers separated by commas.") from error
-    return every(_split_list(axes["dataset"]), _split_list(axes["experiment"]), numbers["seed"], numbers["k"])
+    return list_runs(_split_list(axes["dataset"]), _split_list(axes["experiment"]), numbers["seed"], numbers["k"])
 
 
 def _split_list(text: str) -> list[str]:
@@ -256,24 +260,24 @@ def _build_sweep_overrides(runs: Path) -> list[str]:
 
 
 @contextmanager
-def _report_progress(jobs: Sequence[Job], runs: Path, share: float, cores: int) -> Iterator[None]:
+def _report_progress(jobs: Sequence[AtlasRun], runs: Path, share: float, cores: int) -> Iterator[None]:
     """Print the expected duration and, from time to time, the progress."""
     from cfeval_cli.cli import screen
-    from cfeval_cli.study.atlas.jobs import Course, duration, estimate
+    from cfeval_cli.study.atlas.runs import AtlasProgress, estimate_seconds, format_duration
 
     if screen.is_quiet():
         yield
         return
-    course, is_over = Course(jobs, runs, share, cores, time.perf_counter), threading.Event()
-    expected = duration(estimate(jobs, share, cores))
+    progress, is_over = AtlasProgress(jobs, runs, share, cores, time.perf_counter), threading.Event()
+    expected = format_duration(estimate_seconds(jobs, share, cores))
     _print_progress(
-        f"{len(jobs)} runs, {course.done} of them done; all take about {expected} on {cores} idle cores: {runs}"
+        f"{len(jobs)} runs, {progress.n_complete} of them done; all take about {expected} on {cores} idle cores: {runs}"
     )
 
     def watch() -> None:
         while not is_over.wait(_PROGRESS_SECONDS):
-            if course.look():
-                _print_progress(course.told())
+            if progress.update():
+                _print_progress(progress.describe())
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -9,15 +9,15 @@ import pytest
 from cfeval_cli.cli import atlas, run
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.study.atlas import store
-from cfeval_cli.study.atlas.jobs import Job
+from cfeval_cli.study.atlas.runs import AtlasRun
 from tests.inside import planned
-from tests.study.atlas.conftest import CHOSEN
-from tests.study.atlas.worlds import world
+from tests.study.atlas.conftest import JUDGE_RUN
+from tests.study.atlas.synthetic import make_atlas
 
 
 @pytest.fixture(scope="session")
 def judged(toy, made):
-    return [made(toy, *CHOSEN), made(toy, *CHOSEN, "model=tree", "k=2")]
+    return [made(toy, *JUDGE_RUN), made(toy, *JUDGE_RUN, "model=tree", "k=2")]
 
 
 def called(monkeypatch, *words):
@@ -103,30 +103,30 @@ def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(mo
         raise Failure("not all jobs of the sweep succeeded, see above")
 
     monkeypatch.setattr(run, "main", main)
-    jobs = [Job("toy", "atlas_tree", 0, 1), Job("toy", "atlas_tree", 0, 3)]
-    place = tmp_path / "runs" / jobs[0].place
+    jobs = [AtlasRun("toy", "atlas_tree", 0, 1), AtlasRun("toy", "atlas_tree", 0, 3)]
+    place = tmp_path / "runs" / jobs[0].folder
     place.parent.mkdir(parents=True)
     shutil.copytree(judged[0], place)
     lost = atlas.run_sweeps([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [])
     assert list(lost) == ["toy/atlas_tree/0-3"]
     atlas.gather_jobs(jobs, tmp_path, lost)
-    kept = store.read(tmp_path / "atlas.parquet")
-    assert kept.runs == 1 and kept.left == ["toy/atlas_tree/0-3: it failed before anything was computed"]
-    assert "runs left out: 1" in capsys.readouterr().out
+    stored = store.read_atlas(tmp_path / "atlas.parquet")
+    assert stored.n_runs == 1 and stored.excluded == ["toy/atlas_tree/0-3: it failed before anything was computed"]
+    assert "Excluded runs: 1" in capsys.readouterr().out
     called(monkeypatch, "page", tmp_path / "atlas.parquet", "--into", tmp_path / "again")
     assert (tmp_path / "again" / "atlas.html").read_bytes() == (tmp_path / "atlas.html").read_bytes()
 
 
 def test_runs_are_added(monkeypatch, tmp_path, judged, capsys):
     # tables and page are written above
-    monkeypatch.setattr(atlas, "_write", lambda made, into: store.write(made, into / store.NAME))
-    store.write(store.gathered(judged[:1]), tmp_path / "atlas.parquet")
+    monkeypatch.setattr(atlas, "_write", lambda made, into: store.write_atlas(made, into / store.ATLAS_FILE))
+    store.write_atlas(store.collect_runs(judged[:1]), tmp_path / "atlas.parquet")
     called(monkeypatch, "add", judged[1], "--into", tmp_path)
-    assert "Added" in capsys.readouterr().out and store.read(tmp_path / "atlas.parquet").runs == 2
+    assert "Added" in capsys.readouterr().out and store.read_atlas(tmp_path / "atlas.parquet").n_runs == 2
 
 
 def test_the_rule_is_printed(monkeypatch, tmp_path, capsys):
-    store.write(world(0.02), tmp_path / "known.parquet")
+    store.write_atlas(make_atlas(0.02), tmp_path / "known.parquet")
     called(monkeypatch, "rule", tmp_path / "known.parquet")
     assert json.loads(capsys.readouterr().out)["believed"]["change"][0] == "validity_soft"
 

@@ -1,1 +1,1 @@
-"""Which metric may be believed, over many data sets, judges, truths and seeds."""
+"""The atlas: which metrics agree with the ground truth, over many data sets, judges, truths and seeds."""

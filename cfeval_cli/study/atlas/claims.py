@@ -1,12 +1,10 @@
-"""Claims about metrics, each a test that is fixed in claims.json before the runs, and its answer."""
+"""Claims about metrics: each is a test that is fixed in claims.json before the runs, and its result."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,181 +18,195 @@ from cfeval_cli.statistics.hierarchical import (
     compute_resampling_p_value,
     list_factor_levels,
 )
-from cfeval_cli.statistics.hypothesis_tests import adjust_holm
-from cfeval_cli.study.atlas.summary import RUN, SURE, WHOLE, Summary, by_run, differences
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, adjust_holm
+from cfeval_cli.study.atlas.summary import MIN_CELL_SHARE, RUN_KEYS, AtlasSummary, Pair, compute_differences, pivot_runs
+from cfeval_cli.study.definitions import load_definitions
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
-_ASKED = ("contribution", "change")
-
-
-@dataclass(frozen=True)
-class Figure:
-    """What a claim is decided by: positive if it holds."""
-
-    value: float
-    drawn: Floats  # (B,) when data sets, judges, truths and seeds are drawn again
-    rows: int
-    sets: int
-    judges: int
-    shown: float  # the figure that the claim speaks of, and its interval
-    ends: tuple[float, float]
-
-    @property
-    def known(self) -> bool:
-        """Whether anything is to be said of other data sets and judges."""
-        return min(self.sets, self.judges) >= MIN_FACTOR_LEVELS and not np.isnan(self.value)
+HOLDS, FAILS, INCONCLUSIVE = "holds", "does not hold", "inconclusive"
+_QUESTIONS = ("contribution", "change")
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A claim and its answer."""
+class ClaimDefinition:
+    """A claim as it was fixed: metrics, the column of the atlas that is compared, and a limit."""
 
     name: str
-    of: str
+    source: str  # the publication that makes the claim
     text: str
+    test: Literal["difference", "interaction", "highest", "absolute difference", "none reaches", "opposite signs"]
+    column: str
     limit: float
-    figure: Figure
-    p: float  # after Holm's correction over all claims
+    metrics: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # the metrics that they are compared with
+    question: str | None = None  # None: both
+    without_circular: bool = False
+
+
+@dataclass(frozen=True)
+class ClaimEstimate:
+    """The estimate that decides a claim: the claim holds if it is positive."""
+
+    value: float
+    resampled: Floats  # (B,) in resamples of data sets, judges, truths and seeds
+    n_rows: int
+    n_data_sets: int
+    n_judges: int
+    quantity: float  # what the claim is about, in its own terms
+    interval: tuple[float, float]  # of the quantity
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether there are enough data sets and judges for a test."""
+        return min(self.n_data_sets, self.n_judges) >= MIN_FACTOR_LEVELS and not np.isnan(self.value)
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """A claim with the result of its test."""
+
+    definition: ClaimDefinition
+    estimate: ClaimEstimate
+    p: float  # Holm-adjusted over all claims
 
     @property
     def verdict(self) -> str:
-        """Holds, does not hold, or open."""
-        if not self.figure.known or not self.p < SURE:
-            return OPEN
-        return HOLDS if self.figure.value > 0 else FAILS
+        """The verdict: holds, does not hold, or inconclusive."""
+        if not self.estimate.is_tested or not self.p < SIGNIFICANCE_LEVEL:
+            return INCONCLUSIVE
+        return HOLDS if self.estimate.value > 0 else FAILS
 
 
-def fixed() -> list[dict[str, Any]]:
-    """The claims, as they were fixed."""
-    text = resources.files("cfeval_cli.study.atlas").joinpath("claims.json").read_text(encoding="utf-8")
-    told: list[dict[str, Any]] = json.loads(text)["claims"]
-    return told
+def load_claims() -> tuple[ClaimDefinition, ...]:
+    """Load the claims as they were fixed."""
+    return load_definitions("cfeval_cli.study.atlas", "claims.json", tuple[ClaimDefinition, ...])
 
 
-def answered(summary: Summary) -> list[Claim]:
-    """Each claim with its answer."""
-    every = fixed()
-    found = [_TESTS[claim["test"]](summary.rows, claim) for claim in every]
-    raw = np.array([compute_resampling_p_value(one.drawn) if one.known else 1.0 for one in found])
+def check_claims(summary: AtlasSummary) -> list[ClaimResult]:
+    """Test all claims as one family."""
+    definitions = load_claims()
+    estimates = [_TESTS[claim.test](_select_rows(summary.rows, claim), claim) for claim in definitions]
+    p = np.array([compute_resampling_p_value(one.resampled) if one.is_tested else 1.0 for one in estimates])
     return [
-        Claim(told["name"], told["of"], told["text"], told["limit"], figure, float(p))
-        for told, figure, p in zip(every, found, adjust_holm(raw), strict=True)
+        ClaimResult(definition, estimate, float(adjusted))
+        for definition, estimate, adjusted in zip(definitions, estimates, adjust_holm(p), strict=True)
     ]
 
 
-def _chosen(rows: pd.DataFrame, which: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Metrics by name; no variant that depends on a constant that no prediction depends on."""
-    mine = rows[~rows["arbitrary"] & rows["metric"].isin(which["metric"])]
-    return list(dict.fromkeys(zip(mine["metric"], mine["variant"], strict=True)))
+def _select_rows(rows: pd.DataFrame, claim: ClaimDefinition) -> pd.DataFrame:
+    """Select the rows of the questions of a claim."""
+    questions = [claim.question] if claim.question is not None else list(_QUESTIONS)
+    rows = rows[rows["question"].isin(questions)]
+    return rows[~rows["circular"]] if claim.without_circular else rows
 
 
-def _asked(rows: pd.DataFrame, claim: Mapping[str, Any]) -> pd.DataFrame:
-    questions = [claim["question"]] if "question" in claim else list(_ASKED)
-    mine = rows[rows["question"].isin(questions)]
-    return mine[~mine["circular"]] if claim.get("clean") else mine
+def _list_pairs(rows: pd.DataFrame, metrics: Sequence[str]) -> list[Pair]:
+    """List the identifiable variants of some metrics."""
+    rows = rows[~rows["arbitrary"] & rows["metric"].isin(metrics)]
+    return list(dict.fromkeys(zip(rows["metric"], rows["variant"], strict=True)))
 
 
-def _figure(cells: CrossedValues, limit: float = 0.0, sign: float = 1.0) -> Figure:
-    """Of a mean that must be above a limit, or with the other sign below it."""
-    mean, drawn = cells.mean(), cells.drawn()
-    low, high = compute_percentile_interval(drawn, 0.95)
-    return Figure(
-        sign * (mean - limit),
-        sign * (drawn - limit),
-        cells.rows,
-        cells.sets,
-        cells.judges,
-        mean,
-        (float(low), float(high)),
-    )
+def _list_compared_pairs(rows: pd.DataFrame) -> list[Pair]:
+    """List the identifiable metrics and variants that have nearly all cells."""
+    n_cells = rows.groupby(RUN_KEYS).ngroups
+    sizes = rows[~rows["arbitrary"]].groupby(["metric", "variant"], sort=False).size()
+    return [pair for pair, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True)
+            if size >= MIN_CELL_SHARE * n_cells]  # fmt: skip
 
 
-def _difference(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
-    """The mean of some metrics less that of others, in the same runs."""
-    mine, name = _asked(rows, claim), claim["figure"]
-    gaps = differences(by_run(mine, name), _chosen(mine, claim["one"]), _chosen(mine, claim["two"]), name)
-    return _figure(CrossedValues.of(gaps, name), claim["limit"])
+def _compute_claim_differences(rows: pd.DataFrame, claim: ClaimDefinition) -> pd.DataFrame:
+    """Return the mean of the metrics less that of the others, in each run and truth."""
+    pairs, others = _list_pairs(rows, claim.metrics), _list_pairs(rows, claim.others)
+    return compute_differences(pivot_runs(rows, claim.column), pairs, others, claim.column)
 
 
-def _moves(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
-    """How far the figure of some metrics is from that of others, whichever is larger."""
-    mine, name = _asked(rows, claim), claim["figure"]
-    gaps = differences(by_run(mine, name), _chosen(mine, claim["one"]), _chosen(mine, claim["two"]), name)
-    return _figure(CrossedValues.of(gaps.assign(**{name: gaps[name].abs()}), name), claim["limit"])
+def _estimate_mean(cells: CrossedValues, limit: float) -> ClaimEstimate:
+    """Return the estimate for a mean that must be above a limit."""
+    mean, resampled = cells.mean(), cells.drawn()
+    low, high = compute_percentile_interval(resampled, _CONFIDENCE)
+    interval = (float(low), float(high))
+    return ClaimEstimate(mean - limit, resampled - limit, cells.rows, cells.sets, cells.judges, mean, interval)
 
 
-def _interaction(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
-    """How much larger the lead of some metrics over others is for contribution than for change, in the same run."""
-    mine, name = _asked(rows, claim), claim["figure"]
-    sides = []
-    for question in _ASKED:
-        part = mine[mine["question"] == question]
-        gaps = differences(by_run(part, name), _chosen(part, claim["one"]), _chosen(part, claim["two"]), name)
-        sides.append(gaps.groupby(["data", "judge", "seed", "k"])[name].mean())
-    both = pd.concat(sides, axis=1, join="inner", keys=list(_ASKED)).dropna()
-    gaps = (both[_ASKED[0]] - both[_ASKED[1]]).rename(name).reset_index().assign(truth="")
-    return _figure(CrossedValues.of(gaps, name), claim["limit"])
-
-
-def _best(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
-    """How far the mean of some metrics is above the highest of all others."""
-    mine, name = _asked(rows, claim), claim["figure"]
-    chosen = _chosen(mine, claim["one"])
-    among, others = list_factor_levels(mine), [pair for pair in _complete(mine) if pair not in chosen]
-    figures = by_run(mine, name)
-    gaps = [CrossedValues.of(differences(figures, chosen, [pair], name), name, among) for pair in others]
-    return _least(gaps, len(mine), among)
-
-
-def _reaches(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
-    """How far the highest mean of all metrics is below a limit."""
-    mine, name = _asked(rows, claim), claim["figure"]
-    among = list_factor_levels(mine)
-    cells = [CrossedValues.of(_of(mine, pair), name, among) for pair in _complete(mine)]
-    below = [CrossedValues(claim["limit"] - one.values, one.rows) for one in cells]
-    found = _least(below, len(mine), among)
-    ends = (claim["limit"] - found.ends[1], claim["limit"] - found.ends[0])
-    return Figure(found.value, found.drawn, found.rows, found.sets, found.judges, claim["limit"] - found.shown, ends)
-
-
-def _opposed(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
-    """The share of the pairs of metrics, of those that lean to one side, that lean to opposite sides."""
-    mine, name = _asked(rows, claim), claim["figure"]
-    mine = mine[~mine["arbitrary"]]
-    leaning = mine.assign(up=mine[name] > 0, down=mine[name] < 0)
-    counts = leaning.groupby(RUN)[["up", "down"]].sum().astype(float)
-    pairs = (counts["up"] + counts["down"]) * (counts["up"] + counts["down"] - 1) / 2
-    opposite = (counts["up"] * counts["down"] / pairs.where(pairs > 0)).rename(name).reset_index()
-    return _figure(CrossedValues.of(opposite, name), claim["limit"])
-
-
-def _least(cells: Sequence[CrossedValues], rows: int, among: FactorLevels) -> Figure:
-    """The lowest of several means, in what is given and in every draw."""
+def _estimate_lowest(cells: Sequence[CrossedValues], n_rows: int) -> ClaimEstimate:
+    """Return the estimate for the lowest of several means, which is taken in every resample."""
     if not cells:
-        return Figure(float("nan"), np.zeros(0), rows, 0, 0, float("nan"), (float("nan"), float("nan")))
-    value = min(one.mean() for one in cells)
-    drawn = np.stack([one.drawn() for one in cells]).min(axis=0)
-    low, high = compute_percentile_interval(drawn, 0.95)
-    sets, judges = min(one.sets for one in cells), min(one.judges for one in cells)
-    return Figure(value, drawn, rows, sets, judges, value, (float(low), float(high)))
+        nan = float("nan")
+        return ClaimEstimate(nan, np.zeros(0), n_rows, 0, 0, nan, (nan, nan))
+    value = min(values.mean() for values in cells)
+    resampled = np.stack([values.drawn() for values in cells]).min(axis=0)
+    low, high = compute_percentile_interval(resampled, _CONFIDENCE)
+    n_data_sets, n_judges = min(values.sets for values in cells), min(values.judges for values in cells)
+    return ClaimEstimate(value, resampled, n_rows, n_data_sets, n_judges, value, (float(low), float(high)))
 
 
-def _complete(mine: pd.DataFrame) -> list[tuple[str, str]]:
-    """The metrics that have nearly all cells, and depend on no constant."""
-    cells = mine.groupby(RUN).ngroups
-    many = mine[~mine["arbitrary"]].groupby(["metric", "variant"], sort=False).size()
-    return [pair for pair, size in zip(many.index.tolist(), many.tolist(), strict=True) if size >= WHOLE * cells]
+def _test_difference(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
+    """Compare the mean of the metrics with that of the others, in the same runs."""
+    differences = _compute_claim_differences(rows, claim)
+    return _estimate_mean(CrossedValues.of(differences, claim.column), claim.limit)
 
 
-def _of(mine: pd.DataFrame, pair: tuple[str, str]) -> pd.DataFrame:
-    return mine[(mine["metric"] == pair[0]) & (mine["variant"] == pair[1])]
+def _test_absolute_difference(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
+    """Compare the metrics with the others, whichever has the larger value."""
+    differences = _compute_claim_differences(rows, claim)
+    differences[claim.column] = differences[claim.column].abs()
+    return _estimate_mean(CrossedValues.of(differences, claim.column), claim.limit)
 
 
-_TESTS: dict[str, Callable[[pd.DataFrame, Mapping[str, Any]], Figure]] = {
-    "difference": _difference,
-    "interaction": _interaction,
-    "best": _best,
-    "moves": _moves,
-    "none reaches": _reaches,
-    "opposed": _opposed,
+def _test_interaction(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
+    """Compare the difference for contribution with that for change, in the same run."""
+    sides = []
+    for question in _QUESTIONS:
+        differences = _compute_claim_differences(rows[rows["question"] == question], claim)
+        sides.append(differences.groupby(["data", "judge", "seed", "k"])[claim.column].mean())
+    both = pd.concat(sides, axis=1, join="inner", keys=list(_QUESTIONS)).dropna()
+    interaction = (both[_QUESTIONS[0]] - both[_QUESTIONS[1]]).rename(claim.column).reset_index().assign(truth="")
+    return _estimate_mean(CrossedValues.of(interaction, claim.column), claim.limit)
+
+
+def _test_highest(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
+    """Compare the mean of the metrics with the highest mean of all others."""
+    pairs, levels = _list_pairs(rows, claim.metrics), list_factor_levels(rows)
+    values = pivot_runs(rows, claim.column)
+    differences = [
+        CrossedValues.of(compute_differences(values, pairs, [other], claim.column), claim.column, levels)
+        for other in _list_compared_pairs(rows) if other not in pairs
+    ]  # fmt: skip
+    return _estimate_lowest(differences, len(rows))
+
+
+def _test_none_reaches(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
+    """Compare the highest mean of all metrics with a limit that it must be below."""
+    levels = list_factor_levels(rows)
+    cells = [_cross_values(rows, pair, claim.column, levels) for pair in _list_compared_pairs(rows)]
+    lowest = _estimate_lowest([CrossedValues(claim.limit - values.values, values.rows) for values in cells], len(rows))
+    interval = (claim.limit - lowest.interval[1], claim.limit - lowest.interval[0])
+    return ClaimEstimate(
+        lowest.value, lowest.resampled, lowest.n_rows, lowest.n_data_sets, lowest.n_judges,
+        claim.limit - lowest.quantity, interval,
+    )  # fmt: skip
+
+
+def _cross_values(rows: pd.DataFrame, pair: Pair, column: str, levels: FactorLevels) -> CrossedValues:
+    return CrossedValues.of(rows[(rows["metric"] == pair[0]) & (rows["variant"] == pair[1])], column, levels)
+
+
+def _test_opposite_signs(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
+    """Compare the share of pairs of metrics with opposite signs, among pairs without a zero, with a limit."""
+    rows = rows[~rows["arbitrary"]]
+    signs = rows.assign(positive=rows[claim.column] > 0, negative=rows[claim.column] < 0)
+    counts = signs.groupby(RUN_KEYS)[["positive", "negative"]].sum().astype(float)
+    n_metrics = counts["positive"] + counts["negative"]
+    n_pairs = n_metrics * (n_metrics - 1) / 2
+    opposite = (counts["positive"] * counts["negative"] / n_pairs.where(n_pairs > 0)).rename(claim.column)
+    return _estimate_mean(CrossedValues.of(opposite.reset_index(), claim.column), claim.limit)
+
+
+_TESTS: dict[str, Callable[[pd.DataFrame, ClaimDefinition], ClaimEstimate]] = {
+    "difference": _test_difference,
+    "interaction": _test_interaction,
+    "highest": _test_highest,
+    "absolute difference": _test_absolute_difference,
+    "none reaches": _test_none_reaches,
+    "opposite signs": _test_opposite_signs,
 }

@@ -1,4 +1,4 @@
-"""atlas.md and atlas.html, from the rows alone."""
+"""atlas.md and atlas.html, from the rows of the atlas alone."""
 
 from __future__ import annotations
 
@@ -12,120 +12,126 @@ from cfeval_cli.report.page import build
 from cfeval_cli.report.page.glossary import Term
 from cfeval_cli.report.plots import Plot
 from cfeval_cli.report.table import Cell, Table
-from cfeval_cli.study.atlas import tables
-from cfeval_cli.study.atlas.claims import Claim, answered
-from cfeval_cli.study.atlas.plots import draw
-from cfeval_cli.study.atlas.store import NAME, Atlas
-from cfeval_cli.study.atlas.store import write as keep
-from cfeval_cli.study.atlas.summary import LEAD, Summary
+from cfeval_cli.study.atlas.claims import ClaimResult, check_claims
+from cfeval_cli.study.atlas.plots import draw_figures
+from cfeval_cli.study.atlas.store import ATLAS_FILE, Atlas, write_atlas
+from cfeval_cli.study.atlas.summary import LEADING_TAU, AtlasSummary
+from cfeval_cli.study.atlas.tables import (
+    QUESTION_TEXTS,
+    build_factor_table,
+    build_tables,
+    write_headlines,
+    write_markdown,
+)
 
-PAGE, TEXT = "atlas.html", "atlas.md"
-_STEPS = 5  # of a colour
-_HEAT = ("judge", "data")
-_WORDS = {
-    "τ": "Kendall's τ: of all pairs of explainers, the share that the metric orders as the truth does less the "
-    "share that it orders the other way round.",
-    "judge": "A model of which the truth is known.",
-    "data sets": "How many data sets have a figure.",
-    "judges": "How many judges have a figure.",
-    "n": "Rows of the atlas: a data set, judge, truth, seed and k each.",
-    "diagnosticity": "How often the truer of two explanations of one instance is preferred, ties by half; 0.5 is "
-    "chance.",
-    "nothing by construction": "Without what is right by construction: rows of a metric, and explainers that are made "
-    "for the metric or the truth.",
-    "with controls": "With explainers that name features at random, or the truth itself.",
-    "better half": "Among the explainers whose true score is not below the median.",
+PAGE_FILE, TEXT_FILE = "atlas.html", "atlas.md"
+_COLOUR_STEPS = 5
+_HEAT_MAP_FACTORS = ("judge", "data")
+_FIGURE_FORMATS = ("svg",)
+_TERMS = {
+    "τ": "Kendall's τ: among all pairs of explainers, the share that the metric orders as the ground truth does less "
+    "the share that it orders the other way round.",
+    "judge": "A model with known ground truth.",
+    "data sets": "The number of data sets with a value.",
+    "judges": "The number of judges with a value.",
+    "n": "Rows of the atlas: each is one data set, judge, truth, seed and k.",
+    "diagnosticity": "How often the more faithful of two explanations of one instance is preferred, ties count half; "
+    "chance is 0.5.",
+    "without circular": "Without rows in which the metric is circular (optimal by construction), and without "
+    "explainers that are circular with the metric or the ground truth.",
+    "with controls": "With explainers that select features at random, or by the ground truth itself.",
+    "better half": "Among the explainers with a true score of at least the median.",
     "by instance": "The mean over instances of τ within one instance.",
-    "model rows": "What the metric asks of the model for one explanation, without what another metric has asked "
-    "before.",
+    "model evaluations": "Model evaluations of the metric for one explanation, without those that another metric "
+    "already made.",
 }
 
 
-def write(atlas: Atlas, into: Path) -> tuple[Summary, list[Claim]]:
-    """The rows, the tables, the figures and the page."""
+def write_results(atlas: Atlas, into: Path) -> tuple[AtlasSummary, list[ClaimResult]]:
+    """Write the rows, the tables, the figures and the page."""
     refuse_linked_path(into)
-    summary = Summary(atlas)
-    claims = answered(summary)
+    summary = AtlasSummary(atlas)
+    claims = check_claims(summary)
     make_folder(into)
-    keep(atlas, into / NAME)
-    build.write_file(tables.markdown(summary, claims), into / TEXT)
-    drawn = draw(summary)
-    build.save_figures(drawn, into, ("svg",))
-    build.write_file(page(summary, claims, drawn), into / PAGE)
+    write_atlas(atlas, into / ATLAS_FILE)
+    build.write_file(write_markdown(summary, claims), into / TEXT_FILE)
+    plots = draw_figures(summary)
+    build.save_figures(plots, into, _FIGURE_FORMATS)
+    build.write_file(render(summary, claims, plots), into / PAGE_FILE)
     return summary, claims
 
 
-def page(summary: Summary, claims: Sequence[Claim], drawn: Mapping[str, Plot]) -> str:
-    """All of it, to be opened in a browser."""
-    about, heats = summary.atlas.about, []
-    sure = {answer.question for answer in summary.answers if answer.best is not None and answer.sure}
-    for answer in summary.answers:
-        heats += [heat(tables.by(summary, answer.question, factor)) for factor in _HEAT]
+def render(summary: AtlasSummary, claims: Sequence[ClaimResult], plots: Mapping[str, Plot]) -> str:
+    """Render the page for the browser."""
+    about = summary.atlas.description
+    conclusive = {question.question for question in summary.questions if question.is_conclusive}
     return build.render_page(
         "atlas.html",
-        tables.make(summary, claims),
-        [Term(name, what) for name, what in _WORDS.items()],
+        build_tables(summary, claims),
+        [Term(name, text) for name, text in _TERMS.items()],
         scripts=("report.js", "atlas.js"),
         title="Which metric should I use?",
-        answers=[(name, tables.ASKED[name], *rest, name in sure) for name, *rest in tables.headlines(summary)],
+        answers=[
+            (line.question, QUESTION_TEXTS[line.question], line.text, line.points, line.question in conclusive)
+            for line in write_headlines(summary)
+        ],
         facts=[
-            ("runs", f"{about['runs']:,}"), ("rows", f"{about['rows']:,}"), ("data sets", str(len(about["data"]))),
-            ("judges", str(len(about["judges"]))), ("truths", str(len(about["truths"]))),
-            ("seeds", str(len(about["seeds"]))), ("k", ", ".join(map(str, about["k"]))),
+            ("runs", f"{about.runs:,}"), ("rows", f"{about.rows:,}"), ("data sets", str(len(about.data))),
+            ("judges", str(len(about.judges))), ("truths", str(len(about.truths))),
+            ("seeds", str(len(about.seeds))), ("k", ", ".join(map(str, about.k))),
         ],
         about=[
-            ("data", ", ".join(about["data"])), ("judges", ", ".join(about["judges"])),
-            ("truths", ", ".join(about["truths"])), ("cfeval", ", ".join(about["cfeval"])),
-            ("rows, sha256", about["sha256"]),
+            ("data", ", ".join(about.data)), ("judges", ", ".join(about.judges)),
+            ("truths", ", ".join(about.truths)), ("cfeval", ", ".join(about.cfeval)),
+            ("rows, sha256", about.sha256),
         ],
-        claims=[{"name": one.name, "text": one.text, "of": one.of, "verdict": one.verdict} for one in claims],
-        left=list(summary.atlas.left),
-        heats=heats,
-        plots=build.embed_figures(drawn, ("svg",)),
-        data=cells(summary),
+        claims=claims,
+        excluded=list(summary.atlas.excluded),
+        heat_maps=[
+            build_heat_map(build_factor_table(summary, question.question, factor))
+            for question in summary.questions for factor in _HEAT_MAP_FACTORS
+        ],
+        plots=build.embed_figures(plots, _FIGURE_FORMATS),
+        data=list_cells(summary),
     )  # fmt: skip
 
 
-def heat(table: Table) -> dict[str, Any]:
-    """A table whose cells have a colour: blue for, orange against, by size."""
+def build_heat_map(table: Table) -> dict[str, Any]:
+    """Return a table with coloured cells: blue for positive values, orange for negative ones, darker if larger."""
     return {
         "title": table.title,
         "header": [title.text for title in table.header],
-        "rows": [(row.title.text, [_colour(cell) for cell in row.cells]) for row in table.rows],
+        "rows": [(row.title.text, [_colour_cell(cell) for cell in row.cells]) for row in table.rows],
     }
 
 
-def _colour(cell: Cell) -> dict[str, Any]:
+def _colour_cell(cell: Cell) -> dict[str, Any]:
     value = None if cell.number is None else round(cell.number, 2)  # as it is shown
-    size = 0 if value is None else min(_STEPS, math.ceil(abs(value) * _STEPS))
-    kind = f"{'n' if value is not None and value < 0 else 'p'}{size}" if size else ""
-    return {"text": cell.text, "value": value, "kind": kind}
+    step = 0 if value is None else min(_COLOUR_STEPS, math.ceil(abs(value) * _COLOUR_STEPS))
+    css_class = f"{'n' if value is not None and value < 0 else 'p'}{step}" if step else ""
+    return {"text": cell.text, "value": value, "kind": css_class}
 
 
-def cells(summary: Summary) -> dict[str, Any]:
-    """The table that can be filtered: the mean over seeds of each question, data set, judge, truth, k and metric."""
+def list_cells(summary: AtlasSummary) -> dict[str, Any]:
+    """Return the data of the table that readers can filter: means over seeds, with keys as numbers into `names`."""
     keys = ["question", "data", "judge", "truth", "k", "title"]
-    figures = [LEAD, "tau", "tau_without_circular", "diagnosticity"]
-    found = summary.rows.groupby(keys, sort=True)[figures].mean().round(3)
-    found["n"] = summary.rows.groupby(keys, sort=True).size()
-    told = found.reset_index()
-    names: list[list[str]] = [sorted({str(value) for value in told[key]}) for key in keys]
-    places = [{name: place for place, name in enumerate(some)} for some in names]
+    columns = [LEADING_TAU, "tau", "tau_without_circular", "diagnosticity"]
+    by_key = summary.rows.groupby(keys, sort=True)
+    means = by_key[columns].mean().round(3)
+    means["n"] = by_key.size()
+    table = means.reset_index()
+    names: list[list[str]] = [sorted({str(value) for value in table[key]}) for key in keys]
+    codes = [{name: code for code, name in enumerate(values)} for values in names]
     rows = [
         [
-            *(places[i][str(value)] for i, value in enumerate(line[: len(keys)])),
-            *(_plain(value) for value in line[len(keys) :]),
+            *(codes[i][str(value)] for i, value in enumerate(line[: len(keys)])),
+            *(None if math.isnan(value) else value for value in line[len(keys) :]),
         ]
-        for line in told.itertuples(index=False, name=None)
+        for line in table.itertuples(index=False, name=None)
     ]
-    shown = ["question", "data", "judge", "truth", "k", "metric"]
     return {
-        "keys": shown,
+        "keys": ["question", "data", "judge", "truth", "k", "metric"],
         "names": names,
-        "figures": ["τ", "τ with controls", "τ, nothing by construction", "diagnosticity", "n"],
+        "figures": ["τ", "τ with controls", "τ without circular", "diagnosticity", "n"],
         "rows": rows,
     }
-
-
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else value

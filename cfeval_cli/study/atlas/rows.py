@@ -1,4 +1,4 @@
-"""What one run of a judge adds to the atlas: a row for each truth and metric, from its checked folder alone."""
+"""The rows that one run of a judge adds to the atlas: one for each truth and metric, from its folder alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TYPES: dict[str, str] = {
 }  # fmt: skip
 COLUMNS = list(TYPES)
 
-_NEAR = 1e-9
+_MAX_TAU_ERROR = 1e-9
 _RECORD = ("settings", "data", "model", "metrics", "truths", "removals", "search", "instances", "levels", "files")
 _METRICS = ("metric", "variant", "explainer", "rung", "control", "value", "better", "role", "circular")
 _SUBSETS = {"tau": ALL_EXPLAINERS, "tau_without_controls": WITHOUT_CONTROLS}  # of run folders
@@ -41,7 +41,7 @@ _INSTANCES = ("metric", "variant", "truth", "agreement", "subset", "tau", "d")
 def read_rows(folder: Path) -> pd.DataFrame:
     """Return the rows of a run folder; UserError if it has none."""
     record = checked.read_verified_record(folder)
-    with report_damage(f"{folder} is not taken into the atlas"):
+    with report_damage(f"{folder} cannot be added to the atlas"):
         checked.check_complete(record, _RECORD)
         if not record.truths:
             raise ValueError("its model has no ground truth")
@@ -59,95 +59,101 @@ def read_rows(folder: Path) -> pd.DataFrame:
 
 
 def _compute_rows(
-    record: RunRecord,
-    metrics: pd.DataFrame,
-    correlations: pd.DataFrame,
-    instance_agreement: pd.DataFrame,
+    record: RunRecord, metrics: pd.DataFrame, correlations: pd.DataFrame, instance_agreement: pd.DataFrame
 ) -> pd.DataFrame:
     settings, lines = record.settings, []
     metrics = metrics[metrics["rung"].isna()]
     correlations = correlations[correlations["family"] == "explainers"]
     stored = {
-        name: _by_key(select_subset(correlations, subset), settings.agreement) for name, subset in _SUBSETS.items()
-    }
-    single = _by_key(select_subset(instance_agreement, WITHOUT_CONTROLS), settings.agreement)
+        name: _index_lines(select_subset(correlations, subset), settings.agreement)
+        for name, subset in _SUBSETS.items()
+    }  # fmt: skip
+    by_instance = _index_lines(select_subset(instance_agreement, WITHOUT_CONTROLS), settings.agreement)
     wide = metrics.pivot(index=["metric", "variant"], columns="explainer", values=["value", "circular"])
     names = list(wide["value"].columns)
     places = {pair: place for place, pair in enumerate(wide.index)}
-    values, made = wide["value"].to_numpy(float), wide["circular"].eq(True).to_numpy(bool)
-    order = signs(values)
-    controls = metrics.drop_duplicates("explainer").set_index("explainer")["control"].reindex(names).to_numpy(bool)
+    values, is_circular = wide["value"].to_numpy(float), wide["circular"].eq(True).to_numpy(bool)
+    order = compute_pair_signs(values)
+    is_control = metrics.drop_duplicates("explainer").set_index("explainer")["control"].reindex(names).to_numpy(bool)
     judged = metrics[metrics["role"] == "judged"].drop_duplicates(["metric", "variant"])
     pairs = list(judged[["metric", "variant", "better"]].itertuples(index=False, name=None))
-    for truth, facts in record.truths.items():
+    for truth, entry in record.truths.items():
         true = places.get((settings.agreement, truth))
         if true is None:
             continue
         for metric, variant, better in pairs:
-            key, ours = (metric, variant, truth), places[metric, variant]
-            there = np.asarray(~np.isnan(values[ours]) & ~np.isnan(values[true]))
-            concordant = order[ours] * order[true] * (1.0 if better == "higher" else -1.0)
-            found = _taus(concordant, values[true], there, controls, made[ours] | made[true])
-            if np.isnan(found["tau_without_controls"]):
+            key, place = (metric, variant, truth), places[metric, variant]
+            has_values = np.asarray(~np.isnan(values[place]) & ~np.isnan(values[true]))
+            concordance = order[place] * order[true] * (1.0 if better == "higher" else -1.0)
+            taus = _compute_taus(
+                concordance, values[true], has_values, is_control, is_circular[place] | is_circular[true]
+            )
+            if np.isnan(taus["tau_without_controls"]):
                 continue
-            _check_taus(found, {name: float(lines_of[key]["tau"]) for name, lines_of in stored.items()}, key)
+            _check_taus(taus, {name: float(index[key]["tau"]) for name, index in stored.items()}, key)
             lines.append({
                 "data": record.data.name, "judge": record.model.name, "truth": truth,
-                "question": facts.question, "seed": settings.seed, "k": settings.k,
+                "question": entry.question, "seed": settings.seed, "k": settings.k,
                 "metric": metric, "variant": variant, "block": record.metrics[metric].block,
                 "title": make_metric_title(metric, variant, record).plain,
-                "ranked": " ".join(np.array(names)[there & ~controls].tolist()),
-                "instances": record.instances, **found,
-                # of the pairs that the truth tells apart, those that the metric orders as it does, ties by half
-                "diagnosticity": (1 + single.get(key, {}).get("d", np.nan)) / 2,
-                "agreement": single.get(key, {}).get("tau", np.nan),
-                "model_rows": _cost(record, metric, variant, int(there.sum())),
+                "ranked": " ".join(np.array(names)[has_values & ~is_control].tolist()),
+                "instances": record.instances, **taus,
+                # among pairs that the truth orders, the share that the metric orders alike; ties count half
+                "diagnosticity": (1 + by_instance.get(key, {}).get("d", np.nan)) / 2,
+                "agreement": by_instance.get(key, {}).get("tau", np.nan),
+                "model_rows": _count_model_evaluations(record, metric, variant, int(has_values.sum())),
                 "circular": bool(stored["tau"][key]["circular"]),
                 "arbitrary": variant in record.arbitrary_removals,
-                "exact": facts.exact,
+                "exact": entry.exact,
                 "run": (record.inputs or "")[:16], "cfeval": record.cfeval,
             })  # fmt: skip
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
-def _by_key(table: pd.DataFrame, agreed: str) -> dict[tuple[Any, ...], dict[Any, Any]]:
-    lines = table[table["agreement"] == agreed].to_dict("records")
+def _index_lines(table: pd.DataFrame, agreement: str) -> dict[tuple[Any, ...], dict[Any, Any]]:
+    """Return the rows with one agreement by metric, variant and truth."""
+    lines = table[table["agreement"] == agreement].to_dict("records")
     return {(line["metric"], line["variant"], line["truth"]): line for line in lines}
 
 
-def signs(values: Floats) -> Floats:
-    """Which explainer of each pair has the larger value (R, P): 1, -1, or 0 for a tie; NaN where one has none."""
+def compute_pair_signs(values: Floats) -> Floats:
+    """Return 1, -1 or 0 (R, P) if the first, the second or neither explainer of a pair has the larger value.
+
+    NaN if one of them has no value.
+    """
     first, second = np.triu_indices(values.shape[1], 1)
-    places = compute_ranks(values, "lower")
-    return np.asarray(np.sign(places[:, first] - places[:, second]))
+    ranks = compute_ranks(values, "lower")
+    return np.asarray(np.sign(ranks[:, first] - ranks[:, second]))
 
 
-def _taus(concordant: Floats, true: Floats, there: Bools, controls: Bools, made: Bools) -> dict[str, float | int]:
-    """τ over all explainers, without controls, without those that are made for either side, and of the better half."""
-    rest = there & ~controls
-    strong = rest & (true >= np.median(true[rest])) if rest.any() else rest
-    first, second = np.triu_indices(len(there), 1)
-    found: dict[str, float | int] = {}
-    for name, some in zip(TAUS, (there, rest, rest & ~made, strong), strict=True):
-        size = int(some.sum())
-        pairs = concordant[some[first] & some[second]]
-        found |= {name: float(pairs.mean()) if size > 1 else float("nan"), name.replace("tau", "explainers"): size}
-    return found
+def _compute_taus(
+    concordance: Floats, true: Floats, has_values: Bools, is_control: Bools, is_circular: Bools
+) -> dict[str, float | int]:
+    """Return τ and the number of explainers: all, without controls, without circular ones, and the better half."""
+    contenders = has_values & ~is_control
+    strong = contenders & (true >= np.median(true[contenders])) if contenders.any() else contenders
+    first, second = np.triu_indices(len(has_values), 1)
+    taus: dict[str, float | int] = {}
+    for name, subset in zip(TAUS, (has_values, contenders, contenders & ~is_circular, strong), strict=True):
+        size = int(subset.sum())
+        pairs = concordance[subset[first] & subset[second]]
+        taus |= {name: float(pairs.mean()) if size > 1 else float("nan"), name.replace("tau", "explainers"): size}
+    return taus
 
 
 def _check_taus(computed: Mapping[str, float | int], stored: Mapping[str, float], key: tuple[Any, ...]) -> None:
-    """Refuse a folder whose own figures do not follow from its values."""
+    """Raise ValueError if the correlations of a folder do not follow from its values."""
     for name, tau in stored.items():
-        if not abs(tau - computed[name]) <= _NEAR:
-            raise ValueError(f"correlations.csv has another {name} of {', '.join(key)} than metrics.csv gives")
+        if not abs(tau - computed[name]) <= _MAX_TAU_ERROR:
+            raise ValueError(f"{name} of {', '.join(key)} in correlations.csv does not follow from metrics.csv")
 
 
-def _cost(record: RunRecord, metric: str, variant: str, explainers: int) -> float:
-    """Model rows for one explanation: the metric's own, and those of the search whose counterfactuals it looks at."""
+def _count_model_evaluations(record: RunRecord, metric: str, variant: str, n_explainers: int) -> float:
+    """Return the model evaluations for one explanation: of the metric, and of the search that its variant needs."""
     costs = record.model_rows
-    own = float(costs.get(f"metric.{metric}", 0))
+    total = float(costs.get(f"metric.{metric}", 0))
     if variant in record.levels:
-        own += sum(
-            float(many) for name, many in costs.items() if name.startswith("search.") and name.endswith(f".{variant}")
+        total += sum(
+            float(rows) for name, rows in costs.items() if name.startswith("search.") and name.endswith(f".{variant}")
         )
-    return own / max(1, record.instances * explainers)
+    return total / max(1, record.instances * n_explainers)

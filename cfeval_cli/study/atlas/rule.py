@@ -1,4 +1,4 @@
-"""The rule of the recommendation, as an atlas gives it."""
+"""The ranking of metrics that recommendations use, as an atlas supports it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import json
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.statistics.recommendation import QUESTIONS
-from cfeval_cli.study.atlas.summary import Summary
+from cfeval_cli.study.atlas.summary import AtlasSummary
 
 
-def text(summary: Summary) -> str:
-    """rule.json: for each question the metrics whose mean τ is significantly positive, the highest first."""
-    answers = {one.question: one for one in summary.answers}
+def write_rule(summary: AtlasSummary) -> str:
+    """Write rule.json: for each question the metrics with a significantly positive mean τ, the highest first."""
+    summaries = {question.question: question for question in summary.questions}
     believed = {}
-    for question in QUESTIONS:
-        answer = answers.get(question)
-        if answer is None or answer.best is None or not answer.sure:
-            raise UserError(f"the atlas leaves open which metric answers the question of {question}: no rule follows.")
-        names = [one.pair[0] for one in answer.compared if one.lead.known and one.lead.low > 0]
-        believed[question] = list(dict.fromkeys(names))
-    about = summary.atlas.about
+    for name in QUESTIONS:
+        question = summaries.get(name)
+        if question is None or not question.is_conclusive:
+            raise UserError(
+                f"the atlas is inconclusive for {name}: no metric is significantly better than chance. Add data sets, "
+                "judges or seeds."
+            )
+        metrics = [metric.pair[0] for metric in question.compared if metric.tau.known and metric.tau.low > 0]
+        believed[name] = list(dict.fromkeys(metrics))
+    about = summary.atlas.description
     source = (
-        f"the atlas: {about['runs']} runs on {len(about['data'])} data sets with {len(about['judges'])} judges, "
-        f"cfeval {', '.join(about['cfeval'])}, rows {about['sha256'][:12]}"
+        f"the atlas: {about.runs} runs on {len(about.data)} data sets with {len(about.judges)} judges, "
+        f"cfeval {', '.join(about.cfeval)}, rows {about.sha256[:12]}"
     )
     return json.dumps({"source": source, "believed": believed}, indent=1, ensure_ascii=False) + "\n"

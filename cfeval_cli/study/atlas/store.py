@@ -1,4 +1,4 @@
-"""atlas.parquet: the rows of all runs, with what they were made by, written and checked."""
+"""atlas.parquet: the rows of all runs, with a description of their origin; both are validated on reading."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
 
 from cfeval_cli import __version__
 from cfeval_cli.core.files import as_csv, whole_file
@@ -19,152 +20,168 @@ from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.results.validation import MAX_FILE_BYTES, RESOURCE_ERRORS
 from cfeval_cli.study.atlas.rows import COLUMNS, KEY, TAUS, TYPES, read_rows
 
-NAME = "atlas.parquet"
+ATLAS_FILE = "atlas.parquet"
 _DIGITS = {**dict.fromkeys(TAUS, 6), "diagnosticity": 4, "agreement": 4, "model_rows": 1}
-_ABOUT = b"cfeval"  # the key of what the file says of itself
+_METADATA_KEY = b"cfeval"
+
+
+class AtlasDescription(BaseModel):
+    """The origin of the rows: versions, runs and a hash. It is in the metadata of the file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cfeval: list[str]  # the versions that made the runs
+    written_by: str
+    rows: int
+    runs: int
+    data: list[str]
+    judges: list[str]
+    truths: list[str]
+    seeds: list[int]
+    k: list[int]
+    excluded: list[str] = Field(alias="left")  # runs that are not in the atlas, with the reasons
+    sha256: str
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """All rows, and what could not be taken in."""
+    """All rows, and the runs that were excluded, with the reasons."""
 
     rows: pd.DataFrame
-    left: Sequence[str] = field(default_factory=tuple)  # what was left out, with the reason
+    excluded: Sequence[str] = field(default_factory=tuple)
 
     @property
-    def runs(self) -> int:
-        """How many runs it is made of."""
+    def n_runs(self) -> int:
+        """The number of runs."""
         return int(self.rows.groupby(["data", "judge", "seed", "k"]).ngroups)
 
     @cached_property
-    def about(self) -> dict[str, Any]:
-        """Version, settings and hash, as the file tells them."""
-        told = self.rows
-        return {
-            "cfeval": sorted(set(told["cfeval"])), "written_by": __version__, "rows": len(told), "runs": self.runs,
-            "data": _several(told, "data"), "judges": _several(told, "judge"), "truths": _several(told, "truth"),
-            "seeds": sorted(set(map(int, told["seed"]))), "k": sorted(set(map(int, told["k"]))),
-            "left": list(self.left), "sha256": digest(told),
-        }  # fmt: skip
+    def description(self) -> AtlasDescription:
+        """The origin of the rows."""
+        rows = self.rows
+        return AtlasDescription(
+            cfeval=_list_names(rows["cfeval"]), written_by=__version__, rows=len(rows), runs=self.n_runs,
+            data=_list_names(rows["data"]), judges=_list_names(rows["judge"]), truths=_list_names(rows["truth"]),
+            seeds=sorted(set(map(int, rows["seed"]))), k=sorted(set(map(int, rows["k"]))), left=list(self.excluded),
+            sha256=compute_digest(rows),
+        )  # fmt: skip
 
 
-def _several(told: pd.DataFrame, name: str) -> list[str]:
-    return sorted(set(map(str, told[name])))
+def _list_names(column: pd.Series) -> list[str]:
+    return sorted(set(map(str, column)))
 
 
-def digest(told: pd.DataFrame) -> str:
-    """A hash of the rows, whatever form they are kept in."""
-    return sha256(as_csv(told[COLUMNS]).encode()).hexdigest()
+def compute_digest(rows: pd.DataFrame) -> str:
+    """Compute a hash of the rows that does not depend on the file format."""
+    return sha256(as_csv(rows[COLUMNS]).encode()).hexdigest()
 
 
-def gathered(folders: Sequence[Path], lost: Mapping[str, str] | None = None) -> Atlas:
-    """The rows of many run folders; one that is damaged, or there twice, is named and left out."""
-    parts, left, seen = [], [f"{name}: {why}" for name, why in (lost or {}).items()], dict[tuple[Any, ...], Path]()
+def collect_runs(folders: Sequence[Path], failures: Mapping[str, str] | None = None) -> Atlas:
+    """Collect the rows of run folders; damaged folders and duplicates are excluded with a reason."""
+    parts, excluded = [], [f"{name}: {reason}" for name, reason in (failures or {}).items()]
+    seen: dict[tuple[Any, ...], Path] = {}
     for folder in folders:
         try:
-            found = read_rows(folder)
+            rows = read_rows(folder)
         except UserError as error:
-            left.append(escape_controls(str(error)))
+            excluded.append(escape_controls(str(error)))
             continue
-        keys = set(found[["data", "judge", "seed", "k", "truth"]].itertuples(index=False, name=None))
-        if twice := keys & set(seen):
-            left.append(
-                escape_controls(f"{folder}: the same data, judge, seed, k and truth as {seen[sorted(twice)[0]]}")
-            )
+        keys = set(rows[["data", "judge", "seed", "k", "truth"]].itertuples(index=False, name=None))
+        if duplicates := keys & set(seen):
+            first = seen[sorted(duplicates)[0]]
+            excluded.append(escape_controls(f"{folder}: the same data, judge, seed, k and truth as {first}"))
             continue
         seen |= dict.fromkeys(keys, folder)
-        parts.append(found)
+        parts.append(rows)
     if not parts:
-        raise UserError(f"no run can be taken into the atlas: {'; '.join(left) or 'there is none'}.")
-    return Atlas(_ordered(pd.concat(parts, ignore_index=True)), left)
+        raise UserError(f"no run can be added to the atlas: {'; '.join(excluded) or 'there is no run'}.")
+    return Atlas(_normalise(pd.concat(parts, ignore_index=True)), excluded)
 
 
-def added(atlas: Atlas, folders: Sequence[Path]) -> tuple[Atlas, str]:
-    """The atlas with the rows of more run folders, and what became of them in words; UserError if none is new."""
-    new = gathered(folders)
-    ranked = dict(zip(_runs(atlas.rows), atlas.rows["ranked"], strict=True))
-    others = [
-        place for place, one in zip(_runs(new.rows), new.rows["ranked"], strict=True) if ranked.get(place, one) != one
-    ]
-    if others:
+def add_runs(atlas: Atlas, folders: Sequence[Path]) -> tuple[Atlas, str]:
+    """Add the rows of run folders, and describe what was added; UserError if no row is new."""
+    new = collect_runs(folders)
+    ranked = dict(zip(_list_ranking_keys(atlas.rows), atlas.rows["ranked"], strict=True))
+    pairs = zip(_list_ranking_keys(new.rows), new.rows["ranked"], strict=True)
+    different = [key for key, explainers in pairs if ranked.get(key, explainers) != explainers]
+    if different:
         raise UserError(
-            f"{', '.join(map(str, others[0]))}: the atlas ranks other explainers there, and τ over others is another "
-            "figure. Make an atlas of its own with them: cfeval atlas explainer=… --into FOLDER"
+            f"{', '.join(map(str, different[0]))}: the atlas ranks other explainers there, and τ over different "
+            "explainers is not comparable. Make a separate atlas: cfeval atlas explainer=… --into FOLDER"
         )
-    both, known = joined(atlas, new.rows)
-    many = len(new.rows) - known
-    if not many:
-        raise UserError(f"the atlas has all of these {known:,} rows already.")
-    left = "".join(f"\nNot taken: {one}" for one in new.left)
-    return both, f"Added {many:,} rows of {new.runs} runs; {known:,} were there and stay as they are.{left}"
+    joined, n_known = join_rows(atlas, new.rows)
+    n_new = len(new.rows) - n_known
+    if not n_new:
+        raise UserError(f"the atlas already has all of these {n_known:,} rows.")
+    excluded = "".join(f"\nExcluded: {reason}" for reason in new.excluded)
+    return (
+        joined,
+        f"Added {n_new:,} rows of {new.n_runs} runs; {n_known:,} rows were there and are unchanged.{excluded}",
+    )
 
 
-def _runs(told: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """What must rank the same explainers: metrics that need the same of an explanation in the same runs."""
-    return list(told[["data", "judge", "k", "metric", "variant"]].itertuples(index=False, name=None))
+def _list_ranking_keys(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """Return the keys under which the same explainers must be ranked."""
+    return list(rows[["data", "judge", "k", "metric", "variant"]].itertuples(index=False, name=None))
 
 
-def joined(atlas: Atlas, more: pd.DataFrame) -> tuple[Atlas, int]:
-    """The atlas with more rows, and how many of them it had already, which stay as they are."""
+def join_rows(atlas: Atlas, more: pd.DataFrame) -> tuple[Atlas, int]:
+    """Return the atlas with more rows, and how many of them it already had; these are unchanged."""
     known = set(atlas.rows[KEY].itertuples(index=False, name=None))
-    new = [key not in known for key in more[KEY].itertuples(index=False, name=None)]
-    both = pd.concat([atlas.rows, more[new]], ignore_index=True)
-    return Atlas(_ordered(both), atlas.left), len(more) - sum(new)
+    is_new = [key not in known for key in more[KEY].itertuples(index=False, name=None)]
+    joined = pd.concat([atlas.rows, more[is_new]], ignore_index=True)
+    return Atlas(_normalise(joined), atlas.excluded), len(more) - sum(is_new)
 
 
-def _ordered(told: pd.DataFrame) -> pd.DataFrame:
-    """By key and rounded: the same rows give the same bytes, in whichever order they came, and few of them."""
-    return told.astype(TYPES).round(_DIGITS).sort_values(KEY, kind="stable", ignore_index=True)[COLUMNS]
+def _normalise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sort and round the rows, so that the same rows give the same bytes in whichever order they came."""
+    return rows.astype(TYPES).round(_DIGITS).sort_values(KEY, kind="stable", ignore_index=True)[COLUMNS]
 
 
-def write(atlas: Atlas, path: Path) -> None:
-    """The file, whole or not at all; words and numbers that recur are kept once."""
+def write_atlas(atlas: Atlas, path: Path) -> None:
+    """Write the file; an earlier one is replaced only if this succeeds."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(atlas.rows, preserve_index=False)
-    about = json.dumps(atlas.about, ensure_ascii=False, sort_keys=True).encode()
+    description = atlas.description.model_dump(by_alias=True)
+    metadata = {_METADATA_KEY: json.dumps(description, ensure_ascii=False, sort_keys=True).encode()}
     with whole_file(path) as partial:
-        pq.write_table(
-            table.replace_schema_metadata({_ABOUT: about}), partial, compression="zstd", compression_level=19
-        )
+        pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd", compression_level=19)
 
 
-def read(path: Path) -> Atlas:
-    """The file, checked: it may be damaged, or of another hand."""
+def read_atlas(path: Path) -> Atlas:
+    """Read and validate the file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
-            raise ValueError("it is no file of reasonable size")
+            raise ValueError("it is not a file, or too large")
         table = pq.read_table(path)
-        about = json.loads((table.schema.metadata or {})[_ABOUT])
-        told = table.to_pandas()
-        if absent := [name for name in COLUMNS if name not in told]:
-            raise ValueError(f"it has no column {', '.join(absent)}")
-        told = told[COLUMNS].astype(TYPES)
-        check(told)
-        if about["sha256"] != digest(told):
-            raise ValueError("its rows are not those that it was written with")
-        left = about["left"]
-        if not isinstance(left, list) or not all(isinstance(one, str) for one in left):
-            raise ValueError("it does not tell what was left out")
+        description = AtlasDescription.model_validate_json((table.schema.metadata or {})[_METADATA_KEY], strict=True)
+        rows = table.to_pandas()
+        if missing := [name for name in COLUMNS if name not in rows]:
+            raise ValueError(f"it has no column {', '.join(missing)}")
+        rows = rows[COLUMNS].astype(TYPES)
+        validate_rows(rows)
+        if description.sha256 != compute_digest(rows):
+            raise ValueError("its rows do not have the sha256 that it was written with")
     except (OSError, ValueError, TypeError, LookupError, AttributeError, pa.ArrowException, *RESOURCE_ERRORS) as error:
-        raise UserError(f"{path} is no atlas: {' '.join(str(error).split())}.") from error
-    return Atlas(told, left)
+        raise UserError(f"{path} is not an atlas: {' '.join(str(error).split())}.") from error
+    return Atlas(rows, description.excluded)
 
 
-def check(told: pd.DataFrame) -> None:
-    """Refuse rows that no run could have given; ValueError says which."""
-    if told.empty:
+def validate_rows(rows: pd.DataFrame) -> None:
+    """Raise ValueError for rows that no run can have."""
+    if rows.empty:
         raise ValueError("it has no rows")
-    if told.duplicated(KEY).any():
+    if rows.duplicated(KEY).any():
         raise ValueError(f"it has two rows of the same {', '.join(KEY)}")
     for name, (low, high) in {**dict.fromkeys([*TAUS, "agreement"], (-1, 1)), "diagnosticity": (0, 1)}.items():
-        values = told[name].to_numpy(float)
+        values = rows[name].to_numpy(float)
         if np.isinf(values).any() or (values < low).any() or (values > high).any():
-            raise ValueError(f"it has a {name} that is not between {low} and {high}")
-    costs = told["model_rows"].to_numpy(float)
-    if not np.isfinite(costs).all() or (costs < 0).any() or (told[["seed", "k", "instances"]] < 0).any(axis=None):
-        raise ValueError("it has a number that is below zero, or none")
+            raise ValueError(f"{name} is not between {low} and {high}")
+    costs = rows["model_rows"].to_numpy(float)
+    if not np.isfinite(costs).all() or (costs < 0).any() or (rows[["seed", "k", "instances"]] < 0).any(axis=None):
+        raise ValueError("model_rows, seed, k or instances is negative or missing")

@@ -1,20 +1,17 @@
-"""What the rows of the atlas say together: how far each metric may be believed, by question."""
+"""The summary of the atlas: which metrics agree with the ground truth, by question."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.statistics.hierarchical import FACTORS as NESTED
+from cfeval_cli.statistics.hierarchical import FACTORS as NESTED_FACTORS
 from cfeval_cli.statistics.hierarchical import (
     N_RESAMPLES,
     CrossedValues,
@@ -22,239 +19,272 @@ from cfeval_cli.statistics.hierarchical import (
     HierarchicalMean,
     list_factor_levels,
 )
-from cfeval_cli.statistics.hypothesis_tests import adjust_holm
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, adjust_holm
 from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
 from cfeval_cli.statistics.student_t import compute_t_interval
 from cfeval_cli.statistics.variance_decomposition import compute_interaction_share, decompose_variance
 from cfeval_cli.study.atlas.rows import TAUS, TYPES
 from cfeval_cli.study.atlas.store import Atlas
+from cfeval_cli.study.definitions import load_definitions
 
-LEAD = "tau_without_controls"  # what the atlas leads with
+LEADING_TAU = "tau_without_controls"
 QUESTIONS = ("contribution", "change", "either")
-FACTORS = ("metric", "data", "judge", "truth", "seed", "k")
-RUN = [*NESTED, "k"]  # and the truth that a figure is of
-SURE = 0.05  # the p below which something is told
-WHOLE = 0.9  # of the cells of a question that a metric must have to be compared with the others
-
-# Metrics that are best at a truth by construction for some judges, at every k.
-_IDENTITIES: list[dict[str, Any]] = json.loads(
-    resources.files("cfeval_cli.study.atlas").joinpath("identities.json").read_text(encoding="utf-8")
-)
+RUN_KEYS = [*NESTED_FACTORS, "k"]  # of a run and a truth
+MIN_CELL_SHARE = 0.9  # of the cells of a question, for a metric to be compared with the others
+_VARIANCE_FACTORS = ("metric", "data", "judge", "truth", "seed", "k")
 
 Pair = tuple[str, str]  # metric and variant
 
 
 @dataclass(frozen=True)
-class Metric:
-    """What is known of one metric for one question."""
+class CircularIdentity:
+    """A metric that is optimal for a truth by construction, for some judges and at every k."""
+
+    metric: str
+    variant: str
+    truth: str
+    judges: tuple[str, ...]
+    why: str
+
+
+_IDENTITIES = load_definitions("cfeval_cli.study.atlas", "identities.json", tuple[CircularIdentity, ...])
+
+
+@dataclass(frozen=True)
+class MetricSummary:
+    """The agreement of one metric with the ground truth, for one question."""
 
     pair: Pair
     title: str
     block: str
-    arbitrary: bool  # it depends on a constant that no prediction depends on
-    compared: bool  # it has nearly all cells of the question, and depends on no such constant
-    taus: dict[str, HierarchicalMean]  # by column
-    clean: HierarchicalMean  # without controls and without what is so by construction: cells, and explainers
+    is_arbitrary: bool  # not identifiable: it depends on the parametrisation of the model
+    is_compared: bool  # it is identifiable, and has nearly all cells of the question
+    taus: dict[str, HierarchicalMean]  # by column of the atlas
+    tau_without_circular: HierarchicalMean  # without circular rows and explainers, and without controls
     diagnosticity: HierarchicalMean
     agreement: HierarchicalMean
-    model_rows: float
-    circular: int  # rows in which it is the best by construction
-    rows: int
+    model_evaluations: float  # for one explanation
+    n_circular: int  # rows in which the metric is circular
+    n_rows: int
 
     @property
-    def lead(self) -> HierarchicalMean:
-        """What it is ranked by."""
-        return self.taus[LEAD]
+    def tau(self) -> HierarchicalMean:
+        """The τ that metrics are ranked by."""
+        return self.taus[LEADING_TAU]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Which metric to use for one question."""
+class DifferenceToBest:
+    """How much lower the τ of a metric is than that of the best one, with a t-interval and Holm-adjusted p."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True)
+class QuestionSummary:
+    """The metrics for one question, the one with the highest τ first."""
 
     question: str
-    metrics: list[Metric]  # the best first
-    behind: dict[Pair, tuple[float, float, float, float]]  # less than the best: difference, interval, p after Holm
+    metrics: list[MetricSummary]
+    differences: dict[Pair, DifferenceToBest]
 
     @cached_property
-    def compared(self) -> list[Metric]:
-        """Those that can be compared with each other."""
-        return [one for one in self.metrics if one.compared]
+    def compared(self) -> list[MetricSummary]:
+        """The metrics that are compared with each other."""
+        return [metric for metric in self.metrics if metric.is_compared]
 
     @property
-    def best(self) -> Metric | None:
-        """The one with the highest mean; None where no other data sets or judges can be spoken of."""
-        return next((one for one in self.compared if one.lead.known), None)
+    def best(self) -> MetricSummary | None:
+        """The metric with the highest mean τ; None if there are too few data sets or judges for an interval."""
+        return next((metric for metric in self.compared if metric.tau.known), None)
 
     @property
-    def tied(self) -> list[Metric]:
-        """Those that are not significantly different from the best."""
-        return [one for one in self.compared if one.pair in self.behind and not self.behind[one.pair][3] < SURE]
+    def tied(self) -> list[MetricSummary]:
+        """The metrics that are not significantly different from the best one."""
+        return [
+            metric for metric in self.compared
+            if metric.pair in self.differences and not self.differences[metric.pair].p < SIGNIFICANCE_LEVEL
+        ]  # fmt: skip
 
     @property
-    def clean(self) -> Metric | None:
-        """The one with the highest mean of those left without what is so by construction."""
-        left = [one for one in self.compared if one.clean.known]
-        return max(left, key=lambda one: one.clean.mean, default=None)
+    def best_without_circular(self) -> MetricSummary | None:
+        """The metric with the highest mean τ without circular rows and explainers."""
+        known = [metric for metric in self.compared if metric.tau_without_circular.known]
+        return max(known, key=lambda metric: metric.tau_without_circular.mean, default=None)
 
     @property
-    def sure(self) -> bool:
-        """Whether the best agrees with the truth better than chance, whichever data sets and judges are drawn."""
-        return self.best is not None and self.best.lead.low > 0
+    def is_conclusive(self) -> bool:
+        """Whether the interval of the best metric excludes chance."""
+        return self.best is not None and self.best.tau.low > 0
 
 
 @dataclass(frozen=True)
-class Summary:
-    """All of it."""
+class AtlasSummary:
+    """The summary of all rows of an atlas."""
 
     atlas: Atlas
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """The rows of the atlas."""
+        """The rows of the atlas, with the circular identities."""
         words = [name for name, kind in TYPES.items() if kind == "str"]
-        rows = self.atlas.rows.astype(dict.fromkeys(words, object))  # by which it is grouped far faster
+        rows = self.atlas.rows.astype(dict.fromkeys(words, object))  # pandas groups Python strings far faster
         circular = rows["circular"]
         for identity in _IDENTITIES:
-            same = [rows[name] == identity[name] for name in ("metric", "variant", "truth")]
-            circular = circular | (rows["judge"].isin(identity["judges"]) & np.logical_and.reduce(same))
+            names = ("metric", "variant", "truth")
+            is_identity = np.logical_and.reduce([rows[name] == getattr(identity, name) for name in names])
+            circular = circular | (rows["judge"].isin(identity.judges) & is_identity)
         return rows.assign(circular=circular)
 
-    def asked(self, question: str) -> pd.DataFrame:
-        """The rows that answer a question."""
+    def select_question(self, question: str) -> pd.DataFrame:
+        """Select the rows with truths of a question."""
         return self.rows[self.rows["question"] == question]
 
     @cached_property
-    def answers(self) -> list[Answer]:
-        """For each question that any truth answers."""
-        return [self._answer(question) for question in QUESTIONS if len(self.asked(question))]
+    def questions(self) -> list[QuestionSummary]:
+        """One summary for each question that has rows."""
+        return [self._summarise(question) for question in QUESTIONS if len(self.select_question(question))]
 
-    def _answer(self, question: str) -> Answer:
-        mine = self.asked(question)
-        among, cells = list_factor_levels(mine), mine.groupby(RUN).ngroups
-        found = [
-            _metric(part, among, cells, (str(metric), str(variant)))
-            for (metric, variant), part in mine.groupby(["metric", "variant"], sort=False)
+    def get_question(self, question: str) -> QuestionSummary:
+        """Return the summary of one question."""
+        return next(summary for summary in self.questions if summary.question == question)
+
+    def _summarise(self, question: str) -> QuestionSummary:
+        rows = self.select_question(question)
+        levels, n_cells = list_factor_levels(rows), rows.groupby(RUN_KEYS).ngroups
+        metrics = [
+            _summarise_metric(part, levels, n_cells, (str(metric), str(variant)))
+            for (metric, variant), part in rows.groupby(["metric", "variant"], sort=False)
         ]
-        found.sort(key=lambda one: (not one.compared, -one.lead.mean, one.pair))
-        best = next((one for one in found if one.compared and one.lead.known), None)
-        return Answer(question, found, {} if best is None else _behind(mine, best, found))
+        metrics.sort(key=lambda metric: (not metric.is_compared, -metric.tau.mean, metric.pair))
+        best = next((metric for metric in metrics if metric.is_compared and metric.tau.known), None)
+        return QuestionSummary(question, metrics, {} if best is None else _compare_with_best(rows, best, metrics))
 
     @cached_property
     def variance(self) -> pd.DataFrame:
-        """For each question, the share of the variance of τ that each factor explains, alone and by metric."""
+        """The share of the variance of τ that each factor explains, by question."""
         lines = []
         for question in QUESTIONS:
-            mine = self.asked(question)
-            if len(mine) < 2:
+            rows = self.select_question(question)
+            if len(rows) < 2:
                 continue
-            mine = mine.assign(metric=mine["metric"] + " " + mine["variant"])
-            alone = decompose_variance(mine, LEAD, FACTORS)
-            rest = 1 - sum(alone.values())
-            lines += [(question, factor, share, len(mine)) for factor, share in alone.items()]
+            rows = rows.assign(metric=rows["metric"] + " " + rows["variant"])
+            shares = decompose_variance(rows, LEADING_TAU, _VARIANCE_FACTORS)
+            lines += [(question, factor, share, len(rows)) for factor, share in shares.items()]
             for factor in ("judge", "data"):
-                more = compute_interaction_share(mine, LEAD, FACTORS, ("metric", factor))
-                lines.append((question, f"metric × {factor}", more, len(mine)))
-            lines.append((question, "all else", rest, len(mine)))
+                share = compute_interaction_share(rows, LEADING_TAU, _VARIANCE_FACTORS, ("metric", factor))
+                lines.append((question, f"metric × {factor}", share, len(rows)))
+            lines.append((question, "residual", 1 - sum(shares.values()), len(rows)))
         return pd.DataFrame(lines, columns=["question", "factor", "share", "rows"])
 
-    def means(self, question: str, by: str) -> pd.DataFrame:
-        """The mean τ of each metric (rows) within each value of a factor, and how many rows each is of."""
-        mine = self.asked(question)
-        mine = mine.assign(value=mine[by])
+    def compute_means(self, question: str, factor: str) -> pd.DataFrame:
+        """Return the mean τ of each metric for each value of a factor, and the number of rows."""
+        rows = self.select_question(question)
+        rows = rows.assign(value=rows[factor])
         keys = ["metric", "variant", "value"]
-        # of data sets' means over judges, of their means over truths, of their means over seeds, of those over all else
-        means = mine.groupby([*keys, *NESTED], sort=False)[LEAD].mean()
-        for left in range(len(NESTED) - 1, -1, -1):
-            means = means.groupby([*keys, *NESTED[:left]], sort=False).mean()
-        counts = mine.groupby(keys, sort=False)[LEAD].count()
-        return pd.DataFrame({"mean": means, "rows": counts}).reset_index().rename(columns={"value": by})
+        # nested means: over data sets, of means over judges, over truths, over seeds, over the rest
+        means = rows.groupby([*keys, *NESTED_FACTORS], sort=False)[LEADING_TAU].mean()
+        for depth in range(len(NESTED_FACTORS) - 1, -1, -1):
+            means = means.groupby([*keys, *NESTED_FACTORS[:depth]], sort=False).mean()
+        counts = rows.groupby(keys, sort=False)[LEADING_TAU].count()
+        return pd.DataFrame({"mean": means, "rows": counts}).reset_index().rename(columns={"value": factor})
 
     @cached_property
-    def stability(self) -> pd.DataFrame:
-        """For every two truths, how alike they rank the metrics that both rank, and that depend on no constant."""
-        free = self.rows[~self.rows["arbitrary"]]
+    def truth_agreement(self) -> pd.DataFrame:
+        """Kendall's τ between the rankings of the identifiable metrics by two truths."""
+        identifiable = self.rows[~self.rows["arbitrary"]]
         means = {
-            str(truth): {key: CrossedValues.of(part, LEAD).mean() for key, part in mine.groupby(["metric", "variant"])}
-            for truth, mine in free.groupby("truth")
-        }
+            str(truth): {
+                pair: CrossedValues.of(part, LEADING_TAU).mean()
+                for pair, part in rows.groupby(["metric", "variant"])
+            }
+            for truth, rows in identifiable.groupby("truth")
+        }  # fmt: skip
         lines = []
-        for one, two in combinations(sorted(means), 2):
-            both = sorted(set(means[one]) & set(means[two]))
-            if len(both) > 1:
-                sides = [np.array([means[truth][key] for key in both]) for truth in (one, two)]
-                lines.append((one, two, _alike(*sides), len(both)))
+        for first, second in combinations(sorted(means), 2):
+            common = sorted(set(means[first]) & set(means[second]))
+            if len(common) > 1:
+                sides = [np.array([means[truth][pair] for pair in common]) for truth in (first, second)]
+                lines.append((first, second, _correlate(*sides), len(common)))
         return pd.DataFrame(lines, columns=["truth", "other", "tau", "metrics"])
 
     @cached_property
-    def circular(self) -> pd.DataFrame:
-        """The metrics that are best at a truth by construction, and in how many rows."""
-        mine = self.rows[self.rows["circular"]]
-        keys = ["metric", "variant", "title", "truth"]
-        counted = mine.groupby(keys).agg(
-            rows=("k", "size"), k=("k", lambda some: ", ".join(map(str, sorted(set(some)))))
+    def circular_metrics(self) -> pd.DataFrame:
+        """The circular metrics, and in how many rows they are."""
+        rows = self.rows[self.rows["circular"]]
+        counts = rows.groupby(["metric", "variant", "title", "truth"]).agg(
+            rows=("k", "size"), k=("k", lambda values: ", ".join(map(str, sorted(set(values)))))
         )
-        return counted.reset_index()
+        return counts.reset_index()
 
 
-def _metric(part: pd.DataFrame, among: FactorLevels, cells: int, pair: Pair) -> Metric:
-    arbitrary = bool(part["arbitrary"].any())
-    free = part[~part["circular"]]
-    return Metric(
+def _summarise_metric(rows: pd.DataFrame, levels: FactorLevels, n_cells: int, pair: Pair) -> MetricSummary:
+    is_arbitrary = bool(rows["arbitrary"].any())
+    not_circular = rows[~rows["circular"]]
+    taus = {
+        name: CrossedValues.of(rows, name, levels).told(draws=N_RESAMPLES if name == LEADING_TAU else 0)
+        for name in TAUS
+    }  # fmt: skip
+    return MetricSummary(
         pair=pair,
-        title=str(part["title"].iloc[0]),
-        block=str(part["block"].iloc[0]),
-        arbitrary=arbitrary,
-        compared=not arbitrary and len(part) >= WHOLE * cells,
-        taus={
-            name: CrossedValues.of(part, name, among).told(draws=N_RESAMPLES if name == LEAD else 0) for name in TAUS
-        },
-        clean=CrossedValues.of(free, "tau_without_circular", among).told(),
-        diagnosticity=CrossedValues.of(part, "diagnosticity", among).told(),
-        agreement=CrossedValues.of(part, "agreement", among).told(draws=0),
-        model_rows=float(part["model_rows"].mean()),
-        circular=int(part["circular"].sum()),
-        rows=len(part),
+        title=str(rows["title"].iloc[0]),
+        block=str(rows["block"].iloc[0]),
+        is_arbitrary=is_arbitrary,
+        is_compared=not is_arbitrary and len(rows) >= MIN_CELL_SHARE * n_cells,
+        taus=taus,
+        tau_without_circular=CrossedValues.of(not_circular, "tau_without_circular", levels).told(),
+        diagnosticity=CrossedValues.of(rows, "diagnosticity", levels).told(),
+        agreement=CrossedValues.of(rows, "agreement", levels).told(draws=0),
+        model_evaluations=float(rows["model_rows"].mean()),
+        n_circular=int(rows["circular"].sum()),
+        n_rows=len(rows),
     )
 
 
-def by_run(mine: pd.DataFrame, name: str) -> pd.DataFrame:
-    """A figure of all metrics (columns, by name and variant) in each run and truth (rows)."""
-    return mine.groupby([*RUN, "metric", "variant"])[name].mean().unstack(["metric", "variant"])
+def pivot_runs(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return a column of the atlas by run and truth (rows) and metric and variant (columns)."""
+    return rows.groupby([*RUN_KEYS, "metric", "variant"])[column].mean().unstack(["metric", "variant"])
 
 
-def differences(figures: pd.DataFrame, one: Sequence[Pair], two: Sequence[Pair], name: str) -> pd.DataFrame:
-    """In each run and truth, the mean figure of some metrics less that of others; where both have one."""
-    left, right = (figures[list(some)].mean(axis=1) for some in (one, two))
-    return (left - right).dropna().rename(name).reset_index()
+def compute_differences(
+    values: pd.DataFrame, pairs: Sequence[Pair], others: Sequence[Pair], column: str
+) -> pd.DataFrame:
+    """Return the mean of some metrics less that of others, in each run and truth that has both."""
+    first, second = (values[list(side)].mean(axis=1) for side in (pairs, others))
+    return (first - second).dropna().rename(column).reset_index()
 
 
-def _behind(mine: pd.DataFrame, best: Metric, found: Sequence[Metric]) -> dict[Pair, tuple[float, float, float, float]]:
-    """How much less than the best each other one agrees with the truth: difference, t-interval, p after Holm.
+def _compare_with_best(
+    rows: pd.DataFrame, best: MetricSummary, metrics: Sequence[MetricSummary]
+) -> dict[Pair, DifferenceToBest]:
+    """Compare each other metric with the best one, by a t-test over data sets.
 
-    Data sets are the units. Rows in which the best is right by construction are no evidence of its lead.
+    Rows in which the best metric is circular are no evidence of its lead and are left out.
     """
-    by_construction = (mine["metric"] == best.pair[0]) & (mine["variant"] == best.pair[1]) & mine["circular"]
-    figures = by_run(mine[~by_construction], LEAD)
-    told, p = {}, []
-    for one in found:
-        if one.compared and one is not best:
-            gap = compute_t_interval(_of_data(figures, best.pair, one.pair))
-            told[one.pair] = (gap.mean, gap.low, gap.high)
-            p.append(1.0 if np.isnan(gap.p) else gap.p)
-    adjusted: Floats = adjust_holm(np.array(p)) if p else np.zeros(0)
-    return {pair: (*gap, float(one)) for (pair, gap), one in zip(told.items(), adjusted, strict=True)}
+    is_best_circular = (rows["metric"] == best.pair[0]) & (rows["variant"] == best.pair[1]) & rows["circular"]
+    values = pivot_runs(rows[~is_best_circular], LEADING_TAU)
+    others = [metric.pair for metric in metrics if metric.is_compared and metric is not best]
+    tests = [compute_t_interval(_average_by_data_set(values, best.pair, pair)) for pair in others]
+    p: Floats = adjust_holm(np.array([1.0 if np.isnan(test.p) else test.p for test in tests])) if tests else np.zeros(0)
+    return {
+        pair: DifferenceToBest(test.mean, test.low, test.high, float(adjusted))
+        for pair, test, adjusted in zip(others, tests, p, strict=True)
+    }
 
 
-def _of_data(figures: pd.DataFrame, one: Pair, two: Pair) -> Floats:
-    """The mean difference of two metrics on each data set: over judges, over truths, over seeds, over all else."""
-    if one not in figures or two not in figures:
+def _average_by_data_set(values: pd.DataFrame, first: Pair, second: Pair) -> Floats:
+    """Return the mean difference of two metrics for each data set: over judges, truths, seeds and the rest, nested."""
+    if first not in values or second not in values:
         return np.zeros(0)
-    gaps = (figures[one] - figures[two]).dropna()
-    for left in range(len(NESTED), 0, -1):
-        gaps = gaps.groupby(level=NESTED[:left]).mean()
-    return gaps.to_numpy(float)
+    differences = (values[first] - values[second]).dropna()
+    for depth in range(len(NESTED_FACTORS), 0, -1):
+        differences = differences.groupby(level=NESTED_FACTORS[:depth]).mean()
+    return differences.to_numpy(float)
 
 
-def _alike(one: Floats, two: Floats) -> float:
-    sides = [compute_ranks(side, "higher")[None] for side in (one, two)]
+def _correlate(first: Floats, second: Floats) -> float:
+    sides = [compute_ranks(side, "higher")[None] for side in (first, second)]
     return float(compute_rank_correlations(*sides)[0][0, 0])

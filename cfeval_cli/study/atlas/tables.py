@@ -3,155 +3,166 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cfeval_cli.report.numbers import COUNT, P_VALUE, TENTH_PERCENT, fixed
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import CIRCULAR, MOVES, Cell, Row, Table, Title
 from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS, HierarchicalMean
-from cfeval_cli.study.atlas.claims import Claim
-from cfeval_cli.study.atlas.summary import Answer, Metric, Summary
+from cfeval_cli.study.atlas.claims import INCONCLUSIVE, ClaimResult
+from cfeval_cli.study.atlas.summary import AtlasSummary, MetricSummary, QuestionSummary
+from cfeval_cli.study.words import join_first_names
 
-ASKED = {
-    "contribution": "what made the prediction come out so",
-    "change": "what would make it come out otherwise",
-    "either": "whether the model reads the feature at all",
+QUESTION_TEXTS = {
+    "contribution": "which features contributed to the prediction",
+    "change": "which features would change the prediction",
+    "either": "whether the model uses the feature at all",
 }
-_TWO_DIGITS = fixed(2)  # as so few data sets deserve
-_FEW = 3  # names in a sentence
+_TWO_DIGITS = fixed(2)  # as many as the number of data sets supports
+_MAX_NAMED_METRICS = 5  # in a sentence
 
 
-def headlines(summary: Summary) -> list[tuple[str, str, list[str]]]:
-    """For each of the two questions: its name, which metric to use, and what is to be known of that."""
-    return [(one.question, *_say(one)) for one in summary.answers if one.question != "either"]
+@dataclass(frozen=True)
+class QuestionHeadline:
+    """The conclusion for one question: a headline, and the points below it."""
+
+    question: str
+    text: str
+    points: Sequence[str]
 
 
-def _say(answer: Answer) -> tuple[str, list[str]]:
-    best, clean = answer.best, answer.clean
+def write_headlines(summary: AtlasSummary) -> list[QuestionHeadline]:
+    """Write which metric to use, for contribution and for change."""
+    return [write_headline(question) for question in summary.questions if question.question != "either"]
+
+
+def write_headline(question: QuestionSummary) -> QuestionHeadline:
+    """Write which metric to use for one question."""
+    best, alternative = question.best, question.best_without_circular
     if best is None:
-        few = f"fewer than {MIN_FACTOR_LEVELS} data sets or judges say nothing of others"
-        first = next(iter(answer.compared), None)
-        more = (
-            [] if first is None else [f"In these runs {first.title} has the highest mean τ, {number(first.lead.mean)}."]
+        text = f"Inconclusive: at least {MIN_FACTOR_LEVELS} data sets and {MIN_FACTOR_LEVELS} judges are needed"
+        highest = next(iter(question.compared), None)
+        points = [] if highest is None else [
+            f"In these runs {highest.title} has the highest mean τ, {format_number(highest.tau.mean)}."
+        ]  # fmt: skip
+        return QuestionHeadline(question.question, text, points)
+    if not question.is_conclusive:
+        text = "Inconclusive: no metric is significantly better than chance over data sets and judges"
+        return QuestionHeadline(
+            question.question, text, [f"{best.title} has the highest mean τ, {format_estimate(best.tau)}."]
         )
-        return f"Open: {few}", more
-    if not answer.sure:
-        return (
-            "Open: no metric agrees with the truth better than chance, whichever data sets and judges are drawn",
-            [f"The highest mean τ is that of {best.title}, {spread(best.lead)}."],
-        )
-    tied = [one.title for one in answer.tied]
-    points = [
-        f"Mean τ {spread(best.lead)} over {best.lead.rows:,} rows: {best.lead.data} data sets, "
-        f"{best.lead.judges} judges.",
-        f"Not significantly different from it: {named(tied)}."
-        if tied
-        else "Every other metric is significantly worse.",
-    ]
-    if clean is not None and clean is not best:
-        among = f"among metrics with at least {MIN_FACTOR_LEVELS} data sets and {MIN_FACTOR_LEVELS} judges"
-        text = f"Highest without what is right by construction, {among}: {clean.title}, {spread(clean.clean)}."
-        if not best.clean.known and best.clean.rows:
-            few = f"{best.clean.data} data sets, {best.clean.judges} judges, no interval"
-            text += f" {best.title} has {number(best.clean.mean)} there ({few})."
-        points.append(text)
-    elif clean is best:
-        points.append(f"It is the best without what is right by construction, too: {spread(clean.clean)}.")
-    return f"{best.title} ranks first{', tied with others' * bool(tied)}", points
+    tied = [metric.title for metric in question.tied]
+    low, high = format_number(best.tau.low), format_number(best.tau.high)
+    text = f"{best.title} ranks first (mean τ {format_number(best.tau.mean)}, 95 % CI [{low}, {high}])"
+    text += f", statistically tied with {join_first_names(tied, _MAX_NAMED_METRICS)}" if tied else ""
+    points = [f"{best.tau.rows:,} rows: {best.tau.data} data sets, {best.tau.judges} judges."]
+    if not tied:
+        points.append("Every other metric is significantly worse.")
+    if alternative is best:
+        points.append(f"It also ranks first without circular rows: {format_estimate(best.tau_without_circular)}.")
+    elif alternative is not None:
+        points.append(_describe_alternative(best, alternative))
+    return QuestionHeadline(question.question, text, points)
 
 
-def named(names: Sequence[str]) -> str:
-    """The first few, and how many more."""
-    more = [f"{len(names) - _FEW} more"] if len(names) > _FEW else []
-    some = [*names[:_FEW], *more]
-    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} and {some[-1]}"
+def _describe_alternative(best: MetricSummary, alternative: MetricSummary) -> str:
+    """Describe the best metric without circular rows, if it is not the best of all rows."""
+    text = (
+        f"Highest without circular rows (optimal by construction), among metrics with at least {MIN_FACTOR_LEVELS} "
+        f"data sets and {MIN_FACTOR_LEVELS} judges: {alternative.title}, "
+        f"{format_estimate(alternative.tau_without_circular)}."
+    )
+    own = best.tau_without_circular
+    if own.known or not own.rows:
+        return text
+    return (
+        f"{text} {best.title} has {format_number(own.mean)} there ({own.data} data sets, {own.judges} judges, "
+        "no interval)."
+    )
 
 
-def number(value: float) -> str:
-    """Write two digits."""
+def format_number(value: float) -> str:
+    """Write a number with two digits."""
     return Cell(value, form=_TWO_DIGITS).text
 
 
-def spread(estimate: HierarchicalMean) -> str:
+def format_estimate(estimate: HierarchicalMean) -> str:
     """Write a mean with its interval, if it has one."""
-    return _estimate_cell(estimate).text
+    return _build_estimate_cell(estimate).text
 
 
-def _estimate_cell(estimate: HierarchicalMean, *, bold: bool = False) -> Cell:
+def _build_estimate_cell(estimate: HierarchicalMean, *, bold: bool = False) -> Cell:
     return Cell(estimate.mean, estimate.low, estimate.high, bold=bold, form=_TWO_DIGITS)
 
 
-def make(summary: Summary, claims: Sequence[Claim]) -> list[Table]:
-    """All tables."""
-    made = [_answer(one) for one in summary.answers]
-    made += [_claims(claims), _variance(summary), _stability(summary), _circular(summary)]
-    made += [by(summary, one.question, "k") for one in summary.answers]
-    return made
+def build_tables(summary: AtlasSummary, claims: Sequence[ClaimResult]) -> list[Table]:
+    """Build all tables."""
+    built = [_build_question(question) for question in summary.questions]
+    built += [_build_claims(claims), _build_variance(summary), _build_truth_agreement(summary)]
+    built += [_build_circular_metrics(summary)]
+    built += [build_factor_table(summary, question.question, "k") for question in summary.questions]
+    return built
 
 
-def _answer(answer: Answer) -> Table:
+def _build_question(question: QuestionSummary) -> Table:
     header = [
-        "metric", "τ", "behind the best (p)", "nothing by construction", "with controls", "better half",
-        "diagnosticity", "by instance", "model rows", "n", "data sets", "judges",
+        "metric", "τ", "below the best (p)", "without circular", "with controls", "better half",
+        "diagnosticity", "by instance", "model evaluations", "n", "data sets", "judges",
     ]  # fmt: skip
-    best = answer.best
-    blocks: list[list[Row]] = [[], []]
-    for one in answer.metrics:
-        blocks[0 if one.compared else 1].append(_line(one, answer, best))
+    compared = [_build_metric_row(metric, question) for metric in question.metrics if metric.is_compared]
+    others = [_build_metric_row(metric, question) for metric in question.metrics if not metric.is_compared]
     notes = [
-        "τ: mean over data sets, judges, truths and seeds, controls left out, with its 95 % interval over all of "
-        "these; – where fewer than three data sets or judges have it. Behind the best: the mean difference, "
-        "without the rows in which the best is right by construction, and p of a t-test over data sets after Holm's "
-        "correction. Nothing by construction: without rows in which the metric is right by construction, and without "
-        "explainers that are made for it or for the truth. Better half: explainers whose true score is not below the "
-        "median. Diagnosticity: how often the truer of two explanations of one instance is preferred, ties by half; "
-        "0.5 is chance. Model rows: for one explanation; what another metric has asked before is not counted "
-        "again, and shared if that is all.",
-        f"{CIRCULAR} right by construction in some rows. {MOVES} depends on a constant that no prediction depends on. "
-        "Below the line: not compared with the others, since it has fewer than nine tenths of the cells, or such a "
-        "constant.",
+        "τ: mean over data sets, judges, truths and seeds, without controls, with its 95 % CI over all of these; – if "
+        f"fewer than {MIN_FACTOR_LEVELS} data sets or judges have it. Below the best: the mean difference, without the "
+        "rows in which the best metric is circular, and the Holm-adjusted p of a t-test over data sets. Without "
+        "circular: without rows in which the metric is circular, and without explainers that are circular with the "
+        "metric or the ground truth. Better half: explainers with a true score of at least the median. Diagnosticity: "
+        "how often the more faithful of two explanations of one instance is preferred, ties count half; chance is 0.5. "
+        "By instance: mean τ within one instance. Model evaluations: for one explanation, without evaluations that "
+        "another metric already made; shared: there are no others.",
+        f"{CIRCULAR} circular (optimal by construction) in some rows. {MOVES} not identifiable: depends on the "
+        "parametrisation of the model. Below the line: metrics that are not compared, because they have less than "
+        "90 % of the cells or are not identifiable.",
     ]
-    return Table(f"{answer.question.capitalize()}: {ASKED[answer.question]}", [*map(Title, header)],
-                 [block for block in blocks if block], notes)  # fmt: skip
+    title = f"{question.question.capitalize()}: {QUESTION_TEXTS[question.question]}"
+    return Table(title, [*map(Title, header)], [block for block in (compared, others) if block], notes)
 
 
-def _line(one: Metric, answer: Answer, best: Metric | None) -> Row:
-    gap = answer.behind.get(one.pair)
-    behind = Cell("the best") if one is best else Cell()
-    if gap is not None and one is not best:
-        behind = Cell(gap[0], detail=_p(gap[3]), form=_TWO_DIGITS)
-    lead = best is not None and (one is best or one in answer.tied)
-    means = [one.taus["tau"].mean, one.taus["tau_without_weak"].mean]
+def _build_metric_row(metric: MetricSummary, question: QuestionSummary) -> Row:
+    best, difference = question.best, question.differences.get(metric.pair)
+    below = Cell("the best") if metric is best else Cell()
+    if difference is not None and metric is not best:
+        below = Cell(difference.mean, detail=P_VALUE.write(difference.p), form=_TWO_DIGITS)
+    is_best = best is not None and (metric is best or metric in question.tied)
+    means = [metric.taus["tau"].mean, metric.taus["tau_without_weak"].mean]
     cells = [
-        _estimate_cell(one.lead, bold=lead), behind, _estimate_cell(one.clean),
+        _build_estimate_cell(metric.tau, bold=is_best), below, _build_estimate_cell(metric.tau_without_circular),
         *(Cell(mean, form=_TWO_DIGITS) for mean in means),
-        _estimate_cell(one.diagnosticity), Cell(one.agreement.mean, form=_TWO_DIGITS),
-        Cell(one.model_rows, form=COUNT) if one.model_rows else Cell("shared"),
-        *(Cell(count, form=COUNT) for count in (one.rows, one.lead.data, one.lead.judges)),
+        _build_estimate_cell(metric.diagnosticity), Cell(metric.agreement.mean, form=_TWO_DIGITS),
+        Cell(metric.model_evaluations, form=COUNT) if metric.model_evaluations else Cell("shared"),
+        *(Cell(count, form=COUNT) for count in (metric.n_rows, metric.tau.data, metric.tau.judges)),
     ]  # fmt: skip
-    return Row(Title(one.title, marks=CIRCULAR * bool(one.circular) + MOVES * one.arbitrary), cells)
+    return Row(Title(metric.title, marks=CIRCULAR * bool(metric.n_circular) + MOVES * metric.is_arbitrary), cells)
 
 
-def _p(value: float) -> str:
-    return P_VALUE.write(value)
-
-
-def _claims(claims: Sequence[Claim]) -> Table:
+def _build_claims(claims: Sequence[ClaimResult]) -> Table:
     rows = []
-    for one in claims:
-        figure = one.figure
+    for claim in claims:
+        definition, estimate = claim.definition, claim.estimate
         cells = [
-            Cell(one.of), Cell(one.verdict, bold=one.verdict != "open"),
-            Cell(figure.shown, *figure.ends, form=_TWO_DIGITS), Cell(one.limit, form=_TWO_DIGITS),
-            Cell(one.p, form=P_VALUE), *(Cell(n, form=COUNT) for n in (figure.rows, figure.sets, figure.judges)),
+            Cell(definition.source), Cell(claim.verdict, bold=claim.verdict != INCONCLUSIVE),
+            Cell(estimate.quantity, *estimate.interval, form=_TWO_DIGITS), Cell(definition.limit, form=_TWO_DIGITS),
+            Cell(claim.p, form=P_VALUE),
+            *(Cell(n, form=COUNT) for n in (estimate.n_rows, estimate.n_data_sets, estimate.n_judges)),
         ]  # fmt: skip
-        rows.append(Row(Title(one.name), cells))
-    header = ["claim", "of", "answer", "figure", "limit", "p", "n", "data sets", "judges"]
-    notes = [f"{one.name}: {one.text}" for one in claims]
-    notes.append("p: two-sided, after Holm's correction over all claims. What is not told below 0.05 is open.")
+        rows.append(Row(Title(definition.name), cells))
+    header = ["claim", "source", "verdict", "estimate", "limit", "p", "n", "data sets", "judges"]
+    notes = [f"{claim.definition.name}: {claim.definition.text}" for claim in claims]
+    notes.append("p: two-sided, Holm-adjusted over all claims; a claim with p ≥ 0.05 is inconclusive.")
     return Table("Claims", [*map(Title, header)], [rows], notes)
 
 
-def _variance(summary: Summary) -> Table:
+def _build_variance(summary: AtlasSummary) -> Table:
     lines = summary.variance.to_dict("records")
     counts = {str(line["question"]): int(line["rows"]) for line in lines}
     shares = {(str(line["question"]), str(line["factor"])): float(line["share"]) for line in lines}
@@ -161,83 +172,75 @@ def _variance(summary: Summary) -> Table:
     ]
     rows.append(Row(Title("n"), [Cell(count, form=COUNT) for count in counts.values()]))
     notes = [
-        "Of the variance of τ without controls over rows: what each factor adds to the R² of a sum of effects, on "
-        "average over the orders in which they could enter; these and all else sum to one. Lines with × are a part of "
-        "all else: what is added if each metric may have an effect of its own in each judge, or data set."
+        "Shares of the variance of τ (without controls) over rows: the increase of R² of an additive model by each "
+        "factor, averaged over the orders of the factors; these and the residual sum to one. Lines with × are part of "
+        "the residual: the increase if each metric has its own effect for each judge, or data set."
     ]
     return Table("What τ depends on", [Title("factor"), *map(Title, counts)], [rows], notes)
 
 
-def _stability(summary: Summary) -> Table:
+def _build_truth_agreement(summary: AtlasSummary) -> Table:
     rows = [
         Row(
             Title(f"{line['truth']} and {line['other']}"),
             [Cell(float(line["tau"]), form=_TWO_DIGITS), Cell(int(line["metrics"]), form=COUNT)],
         )
-        for line in summary.stability.to_dict("records")
+        for line in summary.truth_agreement.to_dict("records")
     ]
-    notes = [
-        "Kendall's τ between the orders of the metrics by their mean τ with either truth; n metrics that both have."
-    ]
+    notes = ["Kendall's τ between the rankings of the metrics by their mean τ with either truth; n metrics have both."]
     header = [*map(Title, ("truths", "τ", "n"))]
-    return Table("Do two truths rank the metrics alike?", header, [rows], notes)
+    return Table("Agreement of two truths on the ranking of the metrics", header, [rows], notes)
 
 
-def _circular(summary: Summary) -> Table:
+def _build_circular_metrics(summary: AtlasSummary) -> Table:
     rows = [
         Row(
             Title(str(line["title"])),
             [Cell(str(line["truth"])), Cell(str(line["k"])), Cell(int(line["rows"]), form=COUNT)],
         )
-        for line in summary.circular.to_dict("records")
+        for line in summary.circular_metrics.to_dict("records")
     ]
-    notes = ["Metrics that are best at a truth by construction: the column “nothing by construction” is without them."]
-    return Table("What is so by construction", [*map(Title, ("metric", "truth", "k", "n"))], [rows], notes)
+    notes = ["Metrics that are optimal for a truth by construction; the column “without circular” leaves them out."]
+    return Table("Circular metrics", [*map(Title, ("metric", "truth", "k", "n"))], [rows], notes)
 
 
-def by(summary: Summary, question: str, factor: str) -> Table:
-    """The mean τ of each metric for each value of a factor, with n."""
-    means = summary.means(question, factor).to_dict("records")
+def build_factor_table(summary: AtlasSummary, question: str, factor: str) -> Table:
+    """Build the mean τ of each metric for each value of a factor, with n."""
+    means = summary.compute_means(question, factor).to_dict("records")
     values = sorted({line[factor] for line in means})
-    known = {(line["metric"], line["variant"], line[factor]): line for line in means}
-    answer = next(one for one in summary.answers if one.question == question)
+    by_place = {(line["metric"], line["variant"], line[factor]): line for line in means}
     rows = []
-    for one in answer.metrics:
-        lines = [known.get((*one.pair, value)) for value in values]
+    for metric in summary.get_question(question).metrics:
+        lines = [by_place.get((*metric.pair, value)) for value in values]
         cells = [
             Cell() if line is None else Cell(float(line["mean"]), n=int(line["rows"]), form=_TWO_DIGITS)
             for line in lines
         ]
-        rows.append(Row(Title(one.title), cells))
+        rows.append(Row(Title(metric.title), cells))
     header = [Title("metric"), *(Title(f"{factor} = {value}" if factor == "k" else str(value)) for value in values)]
     notes = ["Mean τ without controls; n in brackets."]
     return Table(f"{question.capitalize()}, by {factor}", header, [rows], notes, detail=True)
 
 
-def markdown(summary: Summary, claims: Sequence[Claim], *, detail: bool = True) -> str:
-    """atlas.md; without `detail`, what a first look needs of it."""
-    about = summary.atlas.about
+def write_markdown(summary: AtlasSummary, claims: Sequence[ClaimResult], *, detail: bool = True) -> str:
+    """Write atlas.md; without `detail` only the main tables."""
+    about = summary.atlas.description
     lines = ["# Which metric should I use?", ""]
-    for question, headline, points in headlines(summary):
-        lines += [
-            f"**{question.capitalize()}** ({ASKED[question]}): **{headline}.**",
-            "",
-            *(f"- {one}" for one in points),
-            "",
-        ]
+    for headline in write_headlines(summary):
+        question = headline.question
+        lines += [f"**{question.capitalize()}** ({QUESTION_TEXTS[question]}): **{headline.text}.**", ""]
+        lines += [*(f"- {point}" for point in headline.points), ""]
     lines += [
-        f"{about['runs']:,} runs, {about['rows']:,} rows; data: {', '.join(about['data'])}; judges: "
-        f"{', '.join(about['judges'])}; truths: {', '.join(about['truths'])}; seeds {_numbers(about['seeds'])}; "
-        f"k {_numbers(about['k'])}. cfeval {', '.join(about['cfeval'])}; rows sha256 {about['sha256']}.", "",
+        f"{about.runs:,} runs, {about.rows:,} rows; data: {', '.join(about.data)}; judges: "
+        f"{', '.join(about.judges)}; truths: {', '.join(about.truths)}; seeds {', '.join(map(str, about.seeds))}; "
+        f"k {', '.join(map(str, about.k))}. cfeval {', '.join(about.cfeval)}; rows sha256 {about.sha256}.", "",
     ]  # fmt: skip
-    if summary.atlas.left:
-        lines += [f"Left out: {len(summary.atlas.left)}.", "", *(f"- {one}" for one in summary.atlas.left), ""]
-    made = make(summary, claims)
+    if excluded := summary.atlas.excluded:
+        lines += [f"Excluded runs: {len(excluded)}.", "", *(f"- {reason}" for reason in excluded), ""]
+    tables = build_tables(summary, claims)
     if detail:
-        made += [by(summary, one.question, factor) for one in summary.answers for factor in ("judge", "data")]
-    made = [table for table in made if detail or not table.detail]
-    return "\n".join([*lines, *map(render_markdown, made)])
-
-
-def _numbers(some: Sequence[int]) -> str:
-    return ", ".join(map(str, some))
+        tables += [
+            build_factor_table(summary, question.question, factor)
+            for question in summary.questions for factor in ("judge", "data")
+        ]  # fmt: skip
+    return "\n".join([*lines, *(render_markdown(table) for table in tables if detail or not table.detail)])

@@ -1,6 +1,6 @@
 import pytest
 
-CHOSEN = (
+JUDGE_RUN = (
     "explainer=[random,omission,lime,decision_boundary,shap,lr]", "explainer.lime.n_samples=50",
     "n_explain=20", "resamples=0", "removal=[zero,marginal]",
     "metric=[comprehensiveness,sufficiency,dfr,aopc,validity,validity_soft,proximity,c_soft,recall,hit]",
@@ -9,6 +9,6 @@ CHOSEN = (
 
 
 @pytest.fixture(scope="session")
-def judged(toy, made):
+def judge_runs(toy, made):
     """Run folders of two judges."""
-    return [made(toy, *CHOSEN, "model.max_epochs=10"), made(toy, *CHOSEN, "model=tree", "k=2")]
+    return [made(toy, *JUDGE_RUN, "model.max_epochs=10"), made(toy, *JUDGE_RUN, "model=tree", "k=2")]

@@ -1,6 +1,6 @@
-"""docs/atlas.md, its figures and the rule of the recommendation say what the committed rows say.
+"""docs/atlas.md, its figures and rule.json follow from the committed rows.
 
-`python -m tests.study.atlas.test_docs` writes them anew from docs/atlas/atlas.parquet.
+`python -m tests.study.atlas.test_docs` rewrites them from docs/atlas/atlas.parquet.
 """
 
 import importlib.util
@@ -13,135 +13,140 @@ import pytest
 import yaml
 
 from cfeval_cli.report.page import build
-from cfeval_cli.study.atlas import claims, plots, rule, store, tables
-from cfeval_cli.study.atlas.summary import SURE, WHOLE, Summary
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL
+from cfeval_cli.study.atlas.claims import check_claims, load_claims
+from cfeval_cli.study.atlas.plots import draw_figures
+from cfeval_cli.study.atlas.rule import write_rule
+from cfeval_cli.study.atlas.store import ATLAS_FILE, read_atlas
+from cfeval_cli.study.atlas.summary import MIN_CELL_SHARE, AtlasSummary
+from cfeval_cli.study.atlas.tables import format_number, write_headline, write_markdown
 
 ROOT = Path(__file__).parents[3]
 DOCS, CONF = ROOT / "docs", ROOT / "conf"
-PLACE, PAGE = DOCS / "atlas", DOCS / "atlas.md"
+FOLDER, PAGE = DOCS / "atlas", DOCS / "atlas.md"
 BEGIN, END = "<!-- from here on by python -m tests.study.atlas.test_docs -->\n", "<!-- to here -->\n"
-LARGEST = 1_000_000  # bytes of all that is kept
+MAX_BYTES = 1_000_000  # of the page, the rows and the figures
 
 
 @pytest.fixture(scope="module")
 def summary():
-    return Summary(store.read(PLACE / store.NAME))
+    return AtlasSummary(read_atlas(FOLDER / ATLAS_FILE))
 
 
 @pytest.fixture(scope="module")
-def drawn(summary):
-    return plots.draw(summary)
+def figures(summary):
+    return draw_figures(summary)
 
 
-def found(summary, drawn):
-    """What stands in the page: the answers, the figures, and the tables that a first look needs."""
-    text = tables.markdown(summary, claims.answered(summary), detail=False)
-    answers, first, rest = re.sub(r"^# .*\n\n", "", text).partition("**Contribution: ")
-    shown = [f"![{one.title}](atlas/figures/{name}.svg)\n\n{one.caption}\n" for name, one in drawn.items()]
-    return "\n".join([answers, *shown, first + rest])
+def write_section(summary, figures):
+    """The generated section of the page: headlines, figures, and the main tables."""
+    text = write_markdown(summary, check_claims(summary), detail=False)
+    headlines, title, tables = re.sub(r"^# .*\n\n", "", text).partition("**Contribution: ")
+    images = [f"![{plot.title}](atlas/figures/{name}.svg)\n\n{plot.caption}\n" for name, plot in figures.items()]
+    return "\n".join([headlines, *images, title + tables])
 
 
-def between(text, begin=BEGIN, end=END):
+def extract_section(text, begin=BEGIN, end=END):
     return text.partition(begin)[2].partition(end)[0]
 
 
-def loaded(path):
-    """A script of the repository that belongs to no package."""
+def load_script(path):
+    """Import a script of the repository."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-CLAIMS = loaded(ROOT / "benchmarks" / "claims.py")
+STATEMENTS = load_script(ROOT / "benchmarks" / "claims.py")
 
 
 @pytest.mark.parametrize("name", ["atlas.md", "judges.md"])
-def test_the_figures_of_the_statements_are_those_of_the_script(name):
+def test_statements_are_those_of_the_script(name):
     text = (DOCS / name).read_text(encoding="utf-8")
-    assert between(text, CLAIMS.BEGIN, CLAIMS.END) == CLAIMS.pages()[DOCS / name]
+    assert extract_section(text, STATEMENTS.BEGIN, STATEMENTS.END) == STATEMENTS.write_pages()[DOCS / name]
 
 
-def test_no_page_repeats_what_the_rows_do_not_show():
+def test_pages_do_not_make_claims_without_evidence():
     pages = [ROOT / "README.md", PAGE, DOCS / "judges.md", DOCS / "statistics.md"]
     text = " ".join(" ".join(path.read_text(encoding="utf-8").split()) for path in pages)
     for claim in ("told from every other", "alone says best", "does not pay", "nobody checks", "lose surely more"):
         assert claim not in text
 
 
-def test_the_page_is_what_the_rows_say(summary, drawn):
-    assert between(PAGE.read_text(encoding="utf-8")) == found(summary, drawn)
+def test_page_follows_from_rows(summary, figures):
+    assert extract_section(PAGE.read_text(encoding="utf-8")) == write_section(summary, figures)
 
 
-def test_outside_of_that_the_page_has_no_figures_but_those_of_definitions():
+def test_numbers_outside_generated_sections_are_those_of_definitions():
     text = PAGE.read_text(encoding="utf-8")
-    text = text.replace(between(text, CLAIMS.BEGIN, CLAIMS.END), "")
+    text = text.replace(extract_section(text, STATEMENTS.BEGIN, STATEMENTS.END), "")
     judge = yaml.safe_load((CONF / "experiment" / "atlas_mlp.yaml").read_text(encoding="utf-8"))
-    known = {one["limit"] for one in claims.fixed()} | {SURE, WHOLE, 0.5, judge["truth"]["shapley"]["error"]}
-    assert {float(one) for one in re.findall(r"\b0\.\d+", text.replace(between(text), ""))} <= known
+    constants = {SIGNIFICANCE_LEVEL, MIN_CELL_SHARE, 0.5, judge["truth"]["shapley"]["error"]}
+    constants |= {claim.limit for claim in load_claims()}
+    assert {float(number) for number in re.findall(r"\b0\.\d+", text.replace(extract_section(text), ""))} <= constants
 
 
-def test_the_rule_of_the_recommendation_follows_from_it(summary):
-    kept = resources.files("cfeval_cli.statistics").joinpath("rule.json").read_text(encoding="utf-8")
-    assert kept == rule.text(summary)
-    assert json.loads(kept)["source"].startswith("the atlas: ")
+def test_metric_based_ranking_follows_from_rows(summary):
+    shipped = resources.files("cfeval_cli.statistics").joinpath("rule.json").read_text(encoding="utf-8")
+    assert shipped == write_rule(summary)
+    assert json.loads(shipped)["source"].startswith("the atlas: ")
 
 
-def test_the_readme_names_the_best_with_what_they_rest_on(summary):
-    contribution, change = summary.answers[:2]
-    assert contribution.sure and change.sure and contribution.tied and change.tied
-    assert not contribution.best.circular and not change.best.clean.known
+def test_readme_states_best_metrics_with_their_evidence(summary):
+    contribution, change = (summary.get_question(name) for name in ("contribution", "change"))
+    assert contribution.is_conclusive and change.is_conclusive and contribution.tied and change.tied
+    first, second = contribution.best, change.best
+    assert not first.n_circular and not second.tau_without_circular.known
 
-    def figures(best, more=""):
-        low, high = tables.number(best.lead.low), tables.number(best.lead.high)
-        over = f"{best.lead.data} data sets, {best.lead.judges} judges"
-        return f"({tables.number(best.lead.mean)}{more} [{low}, {high}]; {over})"
+    def write_evidence(best, confidence=""):
+        low, high = format_number(best.tau.low), format_number(best.tau.high)
+        scope = f"{best.tau.data} data sets, {best.tau.judges} judges"
+        return f"({format_number(best.tau.mean)}{confidence} [{low}, {high}]; {scope})"
 
-    one, other = contribution.best, change.best
-    told = (
-        f"`{one.pair[0]}` has the highest mean τ for contribution {figures(one, ', 95 % CI')} and "
-        f"`{other.pair[0]}` for change {figures(other)}. In {other.circular} of its {other.rows} rows "
-        f"`{other.pair[0]}` is optimal by construction; without these rows its mean τ is "
-        f"{tables.number(other.clean.mean)}, from {other.clean.judges} judges. "
+    statement = (
+        f"`{first.pair[0]}` has the highest mean τ for contribution {write_evidence(first, ', 95 % CI')} and "
+        f"`{second.pair[0]}` for change {write_evidence(second)}. In {second.n_circular} of its {second.n_rows} rows "
+        f"`{second.pair[0]}` is optimal by construction; without these rows its mean τ is "
+        f"{format_number(second.tau_without_circular.mean)}, from {second.tau_without_circular.judges} judges. "
         "Neither metric is significantly better than the next ones"
     )
-    assert told in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert statement in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 
-def test_the_best_without_what_is_circular_is_named_with_the_judges_that_it_has(summary):
-    (answer,) = (one for one in summary.answers if one.question == "change")
-    _, points = tables._say(answer)
-    assert "among metrics with at least 3 data sets and 3 judges: Validity (label), 0.51" in points[-1]
-    assert points[-1].endswith(
-        f"{answer.best.title} has {tables.number(answer.best.clean.mean)} there (7 data sets, 2 judges, no interval)."
-    )
+def test_best_metric_without_circular_rows_is_named_with_its_evidence(summary):
+    question = summary.get_question("change")
+    last = write_headline(question).points[-1]
+    assert "among metrics with at least 3 data sets and 3 judges: Validity (label), 0.51" in last
+    tau = format_number(question.best.tau_without_circular.mean)
+    assert last.endswith(f"{question.best.title} has {tau} there (7 data sets, 2 judges, no interval).")
 
 
-def test_the_script_prints_by_default_and_writes_only_when_told(capsys, monkeypatch):
-    before = {path: path.read_bytes() for path in CLAIMS.pages()}
+def test_script_prints_by_default_and_writes_on_request(capsys, monkeypatch):
+    before = {path: path.read_bytes() for path in STATEMENTS.write_pages()}
     monkeypatch.setattr("sys.argv", ["claims.py"])
-    CLAIMS.main()
+    STATEMENTS.main()
     printed = capsys.readouterr().out
-    assert all(text in printed for text in CLAIMS.pages().values())
+    assert all(text in printed for text in STATEMENTS.write_pages().values())
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_it_is_small():
-    files = [PAGE, *(path for path in PLACE.rglob("*") if path.is_file())]
-    assert sum(path.stat().st_size for path in files) < LARGEST
+def test_page_with_rows_and_figures_is_small():
+    files = [PAGE, *(path for path in FOLDER.rglob("*") if path.is_file())]
+    assert sum(path.stat().st_size for path in files) < MAX_BYTES
 
 
-def test_its_figures_are_drawn_from_the_rows(drawn):
-    for name, plot in drawn.items():
-        assert (PLACE / "figures" / f"{name}.svg").read_bytes() == plot.render("svg")
+def test_figures_follow_from_rows(figures):
+    for name, plot in figures.items():
+        assert (FOLDER / "figures" / f"{name}.svg").read_bytes() == plot.render("svg")
 
 
 def main():
-    summary = Summary(store.read(PLACE / store.NAME))
-    drawn, text = plots.draw(summary), PAGE.read_text(encoding="utf-8")
+    summary = AtlasSummary(read_atlas(FOLDER / ATLAS_FILE))
+    figures, text = draw_figures(summary), PAGE.read_text(encoding="utf-8")
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    PAGE.write_text(before + BEGIN + found(summary, drawn) + END + after, encoding="utf-8")
-    build.save_figures(drawn, PLACE, ("svg",))
+    PAGE.write_text(before + BEGIN + write_section(summary, figures) + END + after, encoding="utf-8")
+    build.save_figures(figures, FOLDER, ("svg",))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rows of an atlas that no run has given, of which it is known what they should say."""
+"""Synthetic atlases with known means."""
 
 from functools import cache
 from itertools import product
@@ -8,7 +8,7 @@ import pandas as pd
 
 from cfeval_cli.study.atlas.rows import COLUMNS, TYPES
 from cfeval_cli.study.atlas.store import Atlas
-from cfeval_cli.study.atlas.summary import Summary
+from cfeval_cli.study.atlas.summary import AtlasSummary
 
 SETS, JUDGES, SEEDS, KS = (
     ("adults", "german", "heloc", "pima"),
@@ -26,29 +26,30 @@ METRICS = {  # block, mean τ for contribution and for change
 TRUTHS = {"shapley": "contribution", "contrast": "change"}
 
 
-def world(spread=0.05, seed=0, sets=SETS, judges=JUDGES, metrics=METRICS, seeds=SEEDS):
-    """An atlas: τ is the metric's mean and some noise."""
+def make_atlas(spread=0.05, seed=0, sets=SETS, judges=JUDGES, metrics=METRICS, seeds=SEEDS):
+    """An atlas in which τ is the mean of the metric plus noise."""
     cells = list(product(sets, judges, TRUTHS.items(), seeds, KS, metrics.items()))
-    data, judge, asked, drawn, k, told = zip(*cells, strict=True)
-    truth, question = zip(*asked, strict=True)
-    metric, variant = zip(*(pair for pair, _ in told), strict=True)
-    means = [of[2 if about == "change" else 1] for about, (_, of) in zip(question, told, strict=True)]
+    data, judge, truths, seed_of_row, k, metric_entries = zip(*cells, strict=True)
+    truth, question = zip(*truths, strict=True)
+    metric, variant = zip(*(pair for pair, _ in metric_entries), strict=True)
+    means = [entry[2 if name == "change" else 1] for name, (_, entry) in zip(question, metric_entries, strict=True)]
     tau = np.clip(np.array(means) + np.random.default_rng(seed).normal(0, spread, len(cells)), -1, 1)
     rows = pd.DataFrame({
-        "data": data, "judge": judge, "truth": truth, "seed": drawn, "k": k, "metric": metric, "variant": variant,
-        "question": question, "block": [of[0] for _, of in told],
-        "title": [f"{name} ({way})" for (name, way), _ in told], "ranked": "anchor lime shap", "run": "0" * 16,
+        "data": data, "judge": judge, "truth": truth, "seed": seed_of_row, "k": k, "metric": metric, "variant": variant,
+        "question": question, "block": [entry[0] for _, entry in metric_entries],
+        "title": [f"{name} ({detail})" for (name, detail), _ in metric_entries], "ranked": "anchor lime shap",
+        "run": "0" * 16,
         "cfeval": "0.1.0", "instances": 200, "explainers": 5, "explainers_without_controls": 3,
         "explainers_without_circular": 2, "explainers_without_weak": 2, "tau": (tau + 1) / 2,
         "tau_without_controls": tau, "tau_without_circular": tau / 2, "tau_without_weak": tau / 4,
         "diagnosticity": 0.5 + tau / 2, "agreement": tau / 3, "model_rows": 10.0,
-        "circular": [both == ("comprehensiveness", "shapley") for both in zip(metric, truth, strict=True)],
-        "arbitrary": [way == "del" for way in variant], "exact": True,
+        "circular": [pair == ("comprehensiveness", "shapley") for pair in zip(metric, truth, strict=True)],
+        "arbitrary": [name == "del" for name in variant], "exact": True,
     })  # fmt: skip
     return Atlas(rows[COLUMNS].astype(TYPES).round(6))
 
 
 @cache
-def usual():
-    """What the usual world says, for all who only look at it."""
-    return Summary(world())
+def summarise_default():
+    """The summary of the default atlas, shared by tests that only read it."""
+    return AtlasSummary(make_atlas())
