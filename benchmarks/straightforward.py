@@ -61,10 +61,10 @@ class Problem:
     def encoded(self, rows):
         if isinstance(rows, np.ndarray) and rows.dtype.kind in "if":
             return rows.astype(np.int32)
-        codes = np.full((len(rows), self.dataset.width), ABSENT, dtype=np.int32)
+        codes = np.full((len(rows), self.dataset.n_features), ABSENT, dtype=np.int32)
         for i, sentence in enumerate(rows):
             words = sentence.split()
-            codes[i, : len(words)] = [self.words.get(word, self.dataset.unknown) for word in words]
+            codes[i, : len(words)] = [self.words.get(word, self.dataset.mask_code) for word in words]
         return codes
 
     @cached_property
@@ -113,7 +113,7 @@ def omission(problem):
         drops = {}
         for j in present(row):
             if dataset.kind == "text":
-                values, shares = np.array([dataset.unknown]), np.ones(1)
+                values, shares = np.array([dataset.mask_code]), np.ones(1)
             else:
                 values = np.flatnonzero(dataset.frequencies[j])
                 shares = dataset.frequencies[j][values]
@@ -125,7 +125,7 @@ def omission(problem):
 
 
 def lime(problem):
-    width, text = problem.dataset.width, problem.dataset.kind == "text"
+    width, text = problem.dataset.n_features, problem.dataset.kind == "text"
     if text:
         package = LimeTextExplainer(bow=False, split_expression=r"\s+", feature_selection="none", mask_string=MASK)
     else:
@@ -250,7 +250,7 @@ def other_values(problem, n_neighbours):
 
     if dataset.kind != "text":
         return drawn
-    words = np.array([code for code in range(len(model.tables[0])) if code != dataset.unknown])
+    words = np.array([code for code in range(len(model.tables[0])) if code != dataset.mask_code])
     vectors = model.tables[0][words]
 
     @cache
@@ -286,8 +286,8 @@ def find_references(problem):
             own = effects[row[j]]
             other = np.ones(len(effects), dtype=bool)
             other[row[j]] = False
-            if problem.dataset.unknown is not None:
-                other[problem.dataset.unknown] = False
+            if problem.dataset.mask_code is not None:
+                other[problem.dataset.mask_code] = False
             reference["signed"][j] = own
             reference["shapley"][j] = own - sign * means[j]
             reference["contrast"][j] = own - effects[other].min()
@@ -392,7 +392,7 @@ def scores(problem, i, features, found, reference, k):
     before = problem.probability(row, label)
     rest = [j for j in present(row) if j not in features]
     told = {}
-    for how, value in (("del", ABSENT), ("mask", problem.dataset.unknown)):
+    for how, value in (("del", ABSENT), ("mask", problem.dataset.mask_code)):
         if value is None:
             continue
         without, only = row.copy(), row.copy()

@@ -60,7 +60,7 @@ def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
         test=parts[2],
         frequencies=tuple(c / max(1, c.sum()) for c in counts),
         candidates=tuple(np.arange(size, dtype=np.int32) for size in sizes),
-        unknown=unknown,
+        mask_code=unknown,
     )
 
 
@@ -79,7 +79,7 @@ def make_mixed(seed=0, n=40, categories=2, numbers=2, missing=0.0, tried=5):
             column, last = np.where(gone, len(known), column), len(known)
             known, names = np.append(known, np.nan), [*names, "missing"]
         values = np.unique(rng.choice(column[:n], tried))
-        features.append(Feature(f"x{j}", tuple(names), kind="number", numbers=known, missing=last))
+        features.append(Feature(f"x{j}", tuple(names), kind="number", numbers=known, missing_code=last))
         candidates.append(values.astype(np.int32))
         codes.append(column[:, None].astype(np.int32))
     order = rng.permutation(len(features))  # numbers stand anywhere
@@ -104,19 +104,19 @@ def make_mixed(seed=0, n=40, categories=2, numbers=2, missing=0.0, tried=5):
 def with_constraints(dataset, seed):
     """Some features may not change, some only go one way."""
     rng = np.random.default_rng(seed)
-    ways = [("any", "none", "up", "down") if f.rising else ("any", "none") for f in dataset.features]
-    features = [replace(f, moves=str(rng.choice(w))) for f, w in zip(dataset.features, ways, strict=True)]
+    ways = [("any", "none", "up", "down") if f.is_ordinal else ("any", "none") for f in dataset.features]
+    features = [replace(f, allowed_change=str(rng.choice(w))) for f, w in zip(dataset.features, ways, strict=True)]
     return replace(dataset, features=tuple(features))
 
 
 def permitted(feature, own, new):
     """Whether a constraint lets a value change, by its words."""
-    if own == new or feature.moves == "any":
+    if own == new or feature.allowed_change == "any":
         return True
-    if feature.moves == "none" or feature.missing in (own, new):
+    if feature.allowed_change == "none" or feature.missing_code in (own, new):
         return False
     numbers = range(len(feature.values)) if feature.numbers is None else feature.numbers
-    return numbers[new] > numbers[own] if feature.moves == "up" else numbers[new] < numbers[own]
+    return numbers[new] > numbers[own] if feature.allowed_change == "up" else numbers[new] < numbers[own]
 
 
 def make_linear(dataset, seed=0, dim=2, scale=2, bias=None):
@@ -211,7 +211,7 @@ def make_task(dataset, model, features, access, seed=0):
 def choose_features(dataset, k, seed):
     """k features for each test instance."""
     rng = np.random.default_rng(seed)
-    return np.stack([rng.permutation(dataset.width)[:k] for _ in dataset.test.ids])
+    return np.stack([rng.permutation(dataset.n_features)[:k] for _ in dataset.test.ids])
 
 
 def make_text(width=5, words=8, n=20, seed=0):
@@ -227,7 +227,7 @@ def make_text(width=5, words=8, n=20, seed=0):
     frequency, values = np.bincount(there, minlength=words) / len(there), np.arange(words - 1, dtype=np.int32)
     feature = dataset.features[0].values
     return replace(
-        dataset, kind="text", train=splits[0], validation=splits[1], test=splits[2], unknown=words - 1,
+        dataset, kind="text", train=splits[0], validation=splits[1], test=splits[2], mask_code=words - 1,
         features=tuple(replace(one, values=feature) for one in dataset.features),
         frequencies=(frequency,) * width, candidates=(values,) * width,
     )  # fmt: skip

@@ -125,7 +125,7 @@ def _check_distinct(feature: Feature, codes: Codes, values: pd.Series[Any]) -> N
 
     Equal numbers in different notations may share one.
     """
-    checked = codes == feature.missing if feature.kind == "number" else np.ones(len(codes), dtype=bool)
+    checked = codes == feature.missing_code if feature.kind == "number" else np.ones(len(codes), dtype=bool)
     originals, _ = pd.factorize(values)  # -1 for all that pandas calls missing
     first: dict[int, int] = {}
     for row in np.flatnonzero(checked).tolist():

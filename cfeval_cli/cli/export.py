@@ -49,7 +49,7 @@ def build_table(dataset: Dataset, instances: Split) -> pd.DataFrame:
 
     if instances.texts is not None:
         columns = {"instance": instances.ids, "text": list(instances.texts)}
-        words = dataset.words(instances)
+        words = dataset.split_words(instances)
         return pd.DataFrame(columns | ({} if words is None else {"words": [" ".join(row) for row in words]}))
     rows = dataset.decode(instances.codes)
     if isinstance(rows, list):

@@ -76,9 +76,9 @@ class SearchTask(Batch):
 
 def editable(dataset: Dataset, features: Ints) -> Ints:
     """The features (n, k) without those that may not change, NONE behind the others."""
-    if dataset.free.all():
+    if dataset.is_changeable.all():
         return features
-    kept = np.where(dataset.free[features], features, NO_FEATURE)  # where none is named, none is kept
+    kept = np.where(dataset.is_changeable[features], features, NO_FEATURE)  # where none is named, none is kept
     order = np.argsort(kept == NO_FEATURE, axis=1, kind="stable")
     return np.asarray(np.take_along_axis(kept, order, axis=1))
 

@@ -27,7 +27,7 @@ NO_FEATURE = -1
 
 
 Kind = Literal["category", "number", "token"]
-Moves = Literal["any", "none", "up", "down"]
+AllowedChange = Literal["any", "none", "up", "down"]
 
 
 @dataclass(frozen=True)
@@ -36,43 +36,43 @@ class Feature:
 
     name: str
     values: tuple[str, ...]
-    ordered: bool = False  # whether the values stand in an order, as bins of numbers do
+    is_ordered: bool = False  # whether the values stand in an order, as bins of numbers do
     kind: Kind = "category"
     numbers: NDArray[Any] | None = field(default=None, compare=False, repr=False)  # what the codes of a number mean
-    missing: int | None = None  # the code for a cell that says nothing, the last one; None if every cell says something
-    moves: Moves = "any"  # where a search may take its value: anywhere, nowhere, or one way only
+    missing_code: int | None = None  # the code of a missing value, the last one; None if no value is missing
+    allowed_change: AllowedChange = "any"  # the direction in which a search may change the value
 
     @property
-    def rising(self) -> bool:
+    def is_ordinal(self) -> bool:
         """Whether a larger code means more: of numbers and of ordered values, but for a missing one."""
-        return self.ordered or self.kind == "number"
+        return self.is_ordered or self.kind == "number"
 
-    def may(self, own: Codes, new: Codes) -> Bools:
+    def allows(self, own: Codes, new: Codes) -> Bools:
         """Whether a value may be exchanged for another, as it always may for itself; missing lies in no direction."""
-        if self.moves == "any":
+        if self.allowed_change == "any":
             return np.ones(np.broadcast_shapes(own.shape, new.shape), dtype=bool)
         same = own == new
-        if self.moves == "none":
+        if self.allowed_change == "none":
             return np.asarray(same)
-        there = (own != self.missing) & (new != self.missing)
-        return np.asarray(same | (there & ((new > own) if self.moves == "up" else (new < own))))
+        there = (own != self.missing_code) & (new != self.missing_code)
+        return np.asarray(same | (there & ((new > own) if self.allowed_change == "up" else (new < own))))
 
     @cached_property
-    def meaning(self) -> NDArray[Any]:
+    def decoded_values(self) -> NDArray[Any]:
         """What each code stands for as a user's own table has it: a number, a text, or NaN for missing."""
         if self.numbers is not None:
             return self.numbers
         texts = np.array(self.values, dtype=object)
-        if self.missing is not None:
-            texts[self.missing] = np.nan
+        if self.missing_code is not None:
+            texts[self.missing_code] = np.nan
         return texts
 
     @cached_property
-    def column(self) -> Any:
+    def decoded_array(self) -> Any:
         """The same as pandas holds it, of one type whichever rows are taken."""
         import pandas as pd
 
-        return pd.Series(self.meaning).array
+        return pd.Series(self.decoded_values).array
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Split:
     codes: Codes  # (n, M) index of each feature's value, ABSENT for padding
     labels: Ints  # (n,) true classes
     texts: tuple[str, ...] | None = None  # the original strings, for text
-    spelled: Codes | None = None  # (n, M) codes that keep the original spelling (Spellings), for text
+    spelling_codes: Codes | None = None  # (n, M) codes that keep the original spelling (Spellings), for text
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -91,7 +91,7 @@ class Split:
     def take(self, rows: Ints) -> Split:
         """The given rows."""
         texts = None if self.texts is None else tuple(self.texts[row] for row in rows)
-        spelled = None if self.spelled is None else self.spelled[rows]
+        spelled = None if self.spelling_codes is None else self.spelling_codes[rows]
         return Split(self.ids[rows], self.codes[rows], self.labels[rows], texts, spelled)
 
 
@@ -149,7 +149,7 @@ class Dataset:
     test: Split
     frequencies: tuple[Floats, ...]  # for each feature, the training share of each value
     candidates: tuple[Codes, ...]  # for each feature, the values that a search may try, ascending
-    unknown: int | None = None  # the code that stands for "mask", where there is one
+    mask_code: int | None = None  # the code that stands for "mask", where there is one
     pretrained: Floats | None = None  # embeddings (V, d) to start from, shared by all features
     spellings: Spellings | None = None  # original words of texts, for models that read strings
     origin: Mapping[str, Any] = field(default_factory=dict)  # file, source, sha256, rows
@@ -157,12 +157,12 @@ class Dataset:
     reference: Mapping[str, Any] = field(default_factory=dict)  # the paper's figures for it
 
     @property
-    def width(self) -> int:
+    def n_features(self) -> int:
         """The number of features, M."""
         return len(self.features)
 
     @cached_property
-    def lengths(self) -> Ints:
+    def test_lengths(self) -> Ints:
         """How many features each test row has: fewer than `width` if texts end early."""
         return np.asarray((self.test.codes != ABSENT).sum(axis=1))
 
@@ -171,46 +171,46 @@ class Dataset:
         """Whether rows may end early: sentences do, rows of a table do not."""
         return self.kind == "text"
 
-    def values(self, feature: int) -> Codes:
+    def get_values(self, feature: int) -> Codes:
         """Every value that a feature can have; the mask is none of them."""
         size = len(self.features[feature].values)
         if self.spellings is not None:
             size = min(size, self.spellings.first)
         codes = np.arange(size, dtype=np.int32)
-        return codes if self.unknown is None else codes[codes != self.unknown]
+        return codes if self.mask_code is None else codes[codes != self.mask_code]
 
-    def alternatives(self, feature: int) -> Codes:
+    def get_alternatives(self, feature: int) -> Codes:
         """The values that a feature's own is held against: all that it can have, of a number those that are tried."""
-        return self.candidates[feature] if self.features[feature].kind == "number" else self.values(feature)
+        return self.candidates[feature] if self.features[feature].kind == "number" else self.get_values(feature)
 
-    def allowed(self, feature: int, own: Codes) -> Bools:
+    def find_allowed(self, feature: int, own: Codes) -> Bools:
         """Which of its alternatives (V,) a feature may have instead of each of its own values (n,): (n, V)."""
-        others = self.alternatives(feature)
-        return np.asarray(self.features[feature].may(own[:, None], others[None]) & (own[:, None] != others))
+        others = self.get_alternatives(feature)
+        return np.asarray(self.features[feature].allows(own[:, None], others[None]) & (own[:, None] != others))
 
-    def reach(self, feature: int, own: Codes) -> tuple[Ints, Ints]:
+    def find_reachable(self, feature: int, own: Codes) -> tuple[Ints, Ints]:
         """The part of a feature's candidates, from and to (n,), that each of its own values may be exchanged for."""
         about, candidates = self.features[feature], self.candidates[feature]
         first, last = np.zeros(len(own), dtype=np.int64), np.full(len(own), len(candidates))
-        if about.moves == "any":
+        if about.allowed_change == "any":
             return first, last
-        known = len(candidates) - (about.missing is not None and about.missing in candidates)
-        if about.moves == "up":
+        known = len(candidates) - (about.missing_code is not None and about.missing_code in candidates)
+        if about.allowed_change == "up":
             first, last = np.searchsorted(candidates[:known], own, side="right"), np.full(len(own), known)
-        elif about.moves == "down":
+        elif about.allowed_change == "down":
             last = np.searchsorted(candidates[:known], own, side="left")
-        stays = (own == about.missing) | (about.moves == "none")
+        stays = (own == about.missing_code) | (about.allowed_change == "none")
         return np.where(stays, 0, first), np.where(stays, 0, last)
 
     @cached_property
-    def free(self) -> Bools:
+    def is_changeable(self) -> Bools:
         """Which features (M,) may change at all."""
-        return np.array([feature.moves != "none" for feature in self.features])
+        return np.array([feature.allowed_change != "none" for feature in self.features])
 
     @cached_property
-    def constrained(self) -> bool:
+    def has_constraints(self) -> bool:
         """Whether some features may not be changed as one likes."""
-        return any(feature.moves != "any" for feature in self.features)
+        return any(feature.allowed_change != "any" for feature in self.features)
 
     def decode(self, codes: Codes) -> pd.DataFrame | list[str]:
         """Rows as a user's own model was given them: a table as the file has it, or sentences.
@@ -219,17 +219,18 @@ class Dataset:
         is missing is NaN.
         """
         if self.kind == "text":
-            words = self.features[0].meaning
+            words = self.features[0].decoded_values
             if self.spellings is None:
                 return [" ".join(words[row[row != ABSENT]]) for row in codes]
             return [self.spellings.join(words, row[row != ABSENT]) for row in codes]
         import pandas as pd
 
         pairs = list(zip(self.features, codes.T, strict=True))
-        if len({f.meaning.dtype for f in self.features}) == 1 and self.features[0].numbers is not None:
+        if len({f.decoded_values.dtype for f in self.features}) == 1 and self.features[0].numbers is not None:
             # of one type: one array is many times faster to wrap than a column each
-            return pd.DataFrame(np.stack([f.meaning[own] for f, own in pairs], axis=1), columns=self._names)
-        return pd.DataFrame(dict(enumerate(f.column.take(own) for f, own in pairs))).set_axis(self._names, axis=1)
+            return pd.DataFrame(np.stack([f.decoded_values[own] for f, own in pairs], axis=1), columns=self._names)
+        columns = dict(enumerate(feature.decoded_array.take(own) for feature, own in pairs))
+        return pd.DataFrame(columns).set_axis(self._names, axis=1)
 
     def with_spellings(self) -> Dataset:
         """Return the dataset for a model that reads strings: `decode` restores the original texts.
@@ -244,25 +245,25 @@ class Dataset:
         shares = np.concatenate([self.frequencies[0], np.zeros(len(spellings.words))])
         same = np.concatenate([np.arange(spellings.first), spellings.vocabulary])
         train, validation, test = (
-            split if split.spelled is None else replace(split, codes=split.spelled)
+            split if split.spelling_codes is None else replace(split, codes=split.spelling_codes)
             for split in (self.train, self.validation, self.test)
         )
         return replace(
             self,
             features=tuple(replace(feature, values=values) for feature in self.features),
-            frequencies=(shares,) * self.width,
+            frequencies=(shares,) * self.n_features,
             pretrained=None if self.pretrained is None else self.pretrained[same],
             train=train,
             validation=validation,
             test=test,
         )
 
-    def words(self, split: Split) -> list[list[str]] | None:
+    def split_words(self, split: Split) -> list[list[str]] | None:
         """Return the original words of each text; None for a table."""
-        if self.spellings is None or split.spelled is None:
+        if self.spellings is None or split.spelling_codes is None:
             return None
         values = self.with_spellings().features[0].values
-        return [[values[code] for code in row if code != ABSENT] for row in split.spelled.tolist()]
+        return [[values[code] for code in row if code != ABSENT] for row in split.spelling_codes.tolist()]
 
     @cached_property
     def _names(self) -> pd.Index[str]:
@@ -282,9 +283,9 @@ class Dataset:
     @property
     def mask(self) -> int:
         """The code of the mask token, of data that has one."""
-        if self.unknown is None:
+        if self.mask_code is None:
             raise ValueError(f"{self.name} has no mask token")
-        return self.unknown
+        return self.mask_code
 
     @cached_property
     def fingerprint(self) -> str:
@@ -292,9 +293,12 @@ class Dataset:
         from hashlib import sha256
 
         values = dict.fromkeys(feature.values for feature in self.features)  # texts share one vocabulary
-        lists = {one: i for i, one in enumerate(values)}
-        names = [(f.name, lists[f.values], f.ordered, f.kind, f.missing, f.moves) for f in self.features]
-        digest = sha256(repr((self.name, self.kind, list(values), names, self.classes, self.unknown)).encode())
+        numbers = {names: i for i, names in enumerate(values)}
+        features = [
+            (feature.name, numbers[feature.values], feature.is_ordered, feature.kind, feature.missing_code,
+             feature.allowed_change) for feature in self.features
+        ]  # fmt: skip
+        digest = sha256(repr((self.name, self.kind, list(values), features, self.classes, self.mask_code)).encode())
         splits = (self.train, self.validation, self.test)
         arrays = [array for split in splits for array in (split.ids, split.codes, split.labels)]
         arrays += [feature.numbers for feature in self.features if feature.numbers is not None]

@@ -51,27 +51,27 @@ class Explanation:
         """The instances of all parts, one after the other."""
         width = max((part.features.shape[1] for part in parts), default=0)
         scores = [np.pad(p.scores, ((0, 0), (0, width - p.scores.shape[1])), constant_values=np.nan) for p in parts]
-        return Explanation(np.concatenate([part.top(width) for part in parts]), np.concatenate(scores))
+        return Explanation(np.concatenate([part.top_k(width) for part in parts]), np.concatenate(scores))
 
-    def places(self, width: int) -> Ints:
+    def to_ranks(self, width: int) -> Ints:
         """At which place (n, M) each of M features is named, from 0; behind all places if it is not."""
         places = np.full((len(self), width + 1), width)
         order = np.broadcast_to(np.arange(self.features.shape[1]), self.features.shape)
         np.put_along_axis(places, self.features, order, axis=1)  # NONE = -1 falls into the spare last column
         return places[:, :-1]
 
-    def table(self, width: int) -> Floats:
+    def to_dense(self, width: int) -> Floats:
         """The score (n, M) of each of M features, zero for one that is not named."""
         scores = np.zeros((len(self), width + 1))
         np.put_along_axis(scores, self.features, self.scores, axis=1)
         return scores[:, :-1]
 
-    def top(self, k: int) -> Ints:
+    def top_k(self, k: int) -> Ints:
         """The first k features (n, k), NONE where there are fewer."""
         missing = max(0, k - self.features.shape[1])
         return np.pad(self.features[:, :k], ((0, 0), (0, missing)), constant_values=NO_FEATURE)
 
-    def reordered(self, by: Callable[[Floats], Floats]) -> Explanation:
+    def sort_by(self, by: Callable[[Floats], Floats]) -> Explanation:
         """The same features by a falling figure of their scores; equal ones in the order of the features."""
         order = np.lexsort((self.features, -by(self.scores)), axis=1)  # NaN, where there is none, comes last
         return Explanation(
@@ -79,7 +79,7 @@ class Explanation:
         )
 
     @staticmethod
-    def ranked(scores: Floats, present: Bools, by: Floats | None = None) -> Explanation:
+    def from_scores(scores: Floats, present: Bools, by: Floats | None = None) -> Explanation:
         """All present features by falling score, or by something else; equal ones in the order of the features."""
         order = np.argsort(-np.where(present, scores if by is None else by, -np.inf), axis=1, kind="stable")
         ordered = np.take_along_axis(scores, order, axis=1)
@@ -87,7 +87,7 @@ class Explanation:
         return Explanation(np.where(there, order, NO_FEATURE), np.where(there, ordered, np.nan))
 
     @staticmethod
-    def ragged(rows: Sequence[Sequence[tuple[int, float]]]) -> Explanation:
+    def from_lists(rows: Sequence[Sequence[tuple[int, float]]]) -> Explanation:
         """From a list of (feature, score) for each instance."""
         width = max((len(row) for row in rows), default=0)
         features = np.full((len(rows), width), NO_FEATURE, dtype=np.int64)
@@ -104,15 +104,15 @@ class ExplainerResult:
 
     explanation: Explanation
     cost: Cost
-    n_cached: int  # instances whose explanation was in the cache
-    faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
-    cached: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # their rows
-    from_workers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows from other processes
+    n_cached: int  # instances whose explanation came from the cache
+    failures: Mapping[int, str] = field(default_factory=dict)  # the reason for each row without an explanation
+    cached_rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows from the cache
+    worker_rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows from workers
 
     @property
-    def reasons(self) -> str:
+    def failure_summary(self) -> str:
         """What went wrong, with how often."""
-        counts = Counter(self.faults.values()).most_common()
+        counts = Counter(self.failures.values()).most_common()
         told = [f"{reason} ({times:,})" for reason, times in counts[:_REASONS]]
         return "; ".join([*told, *(["…"] if len(counts) > _REASONS else [])])
 

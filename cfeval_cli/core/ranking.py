@@ -11,7 +11,7 @@ from cfeval_cli.core.metric import MetricInput
 
 def top(importance: Floats, k: int) -> Ints:
     """The k most important features (n, k), equal ones in the order of the features, NONE for absent ones."""
-    return Explanation.ranked(importance, np.isfinite(importance)).top(k)
+    return Explanation.from_scores(importance, np.isfinite(importance)).top_k(k)
 
 
 def _drawn(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:

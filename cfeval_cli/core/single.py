@@ -46,7 +46,7 @@ def tried(
         everyone = np.flatnonzero((features == j) & (own != ABSENT))
         step = max(1, _AT_ONCE // max(1, len(values)))
         for mine in (everyone[start : start + step] for start in range(0, len(everyone), step)):
-            allowed = dataset.features[j].may(own[mine, None], values[None]) & (own[mine, None] != values)
+            allowed = dataset.features[j].allows(own[mine, None], values[None]) & (own[mine, None] != values)
             edits = np.tile(values, len(mine))[:, None]
             which = np.repeat(np.arange(len(mine)), len(values))
             turned, remains = model.evaluate_edits(codes[mine], features[mine, None], which, edits, labels[mine])
@@ -68,7 +68,7 @@ def alone(inputs: MetricInput, rows: Ints, features: Ints, most: int) -> SingleE
         told = tried(inputs.dataset, inputs.model, inputs.codes[mine], inputs.labels[mine], own, these, most)
         return np.stack([told.flips, told.value, told.left], axis=1).astype(np.float64)
 
-    chosen = np.zeros((len(rows), inputs.dataset.width), dtype=bool)
+    chosen = np.zeros((len(rows), inputs.dataset.n_features), dtype=bool)
     chosen[np.arange(len(rows)), features] = True
     about = f"{most} values alone, access {inputs.model.access}"
     flips, value, left = inputs.memory.ask(about, keys_of(chosen, inputs.ids[rows]), answer).T

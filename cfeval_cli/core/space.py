@@ -85,7 +85,7 @@ class OneHot:
 
     def columns(self, features: Ints) -> Ints:
         """Where the vectors of some features stand in a row's."""
-        ends = np.cumsum([self._size(j) for j in range(self.dataset.width)])
+        ends = np.cumsum([self._size(j) for j in range(self.dataset.n_features)])
         return np.concatenate([np.arange(ends[j] - self._size(int(j)), ends[j]) for j in features])
 
     def _size(self, feature: int) -> int:
@@ -109,7 +109,7 @@ class Scaled(OneHot):
 
     def __init__(self, dataset: Dataset) -> None:
         super().__init__(dataset)
-        self.line = np.array([feature.rising for feature in dataset.features])
+        self.line = np.array([feature.is_ordinal for feature in dataset.features])
         self.places = {int(j): _places(dataset, int(j)) for j in np.flatnonzero(self.line)}  # (V, 1) or (V, 2)
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
@@ -157,15 +157,15 @@ def _places(dataset: Dataset, feature: int) -> Floats:
     raw = np.arange(len(about.values)) if about.numbers is None else about.numbers
     line = raw.astype(float)
     codes = dataset.train.codes[:, feature]
-    known = line[codes[codes != about.missing]]
+    known = line[codes[codes != about.missing_code]]
     middle = float(np.median(known)) if len(known) else 0.0
     if about.numbers is not None:
         line = (line - middle) / _spread(known - middle)
         middle = 0.0
-    if about.missing is None:
+    if about.missing_code is None:
         return line[:, None]
     off = np.zeros_like(line)
-    line[about.missing], off[about.missing] = middle, np.sqrt(2.0)
+    line[about.missing_code], off[about.missing_code] = middle, np.sqrt(2.0)
     return np.stack([line, off], axis=1)
 
 

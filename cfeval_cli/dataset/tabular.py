@@ -67,7 +67,7 @@ class Number(ColumnEncoder):
         if present.all():
             return codes, Feature(name, names, kind="number", numbers=distinct), {}
         feature = Feature(
-            name, (*names, MISSING), kind="number", numbers=np.append(distinct, np.nan), missing=len(distinct)
+            name, (*names, MISSING), kind="number", numbers=np.append(distinct, np.nan), missing_code=len(distinct)
         )
         return codes, feature, {}
 
@@ -116,7 +116,7 @@ class Date(ColumnEncoder):
             plain[cell] = repr(day).removesuffix(".0")
         codes, feature, fitted = Number().encode(name, [plain[cell] for cell in cells])
         numbers = [] if feature.numbers is None else feature.numbers.tolist()
-        dates = tuple(MISSING if code == feature.missing else format_date(day) for code, day in enumerate(numbers))
+        dates = tuple(MISSING if code == feature.missing_code else format_date(day) for code, day in enumerate(numbers))
         return codes, replace(feature, values=dates), fitted
 
 
@@ -149,7 +149,7 @@ class Quartiles(ColumnEncoder):
         first, last = f"{name} ≤ {cuts[0]:g}", f"{name} > {cuts[-1]:g}"
         between = [f"{low:g} < {name} ≤ {high:g}" for low, high in pairwise(cuts)]
         codes = _assign_bins(numbers, present, cuts)
-        feature = Feature(name, (first, *between, last), ordered=True)
+        feature = Feature(name, (first, *between, last), is_ordered=True)
         return codes, _add_missing(feature, codes), {"cuts": cuts.tolist()}
 
 
@@ -163,7 +163,7 @@ class Tiers(ColumnEncoder):
         positive = numbers[present & (numbers > 0)]
         median = float(np.median(positive)) if len(positive) else 0.0
         codes = _assign_bins(numbers, present, np.array([0.0, median]))
-        feature = Feature(name, ("None", "Low", "High"), ordered=True)
+        feature = Feature(name, ("None", "Low", "High"), is_ordered=True)
         return codes, _add_missing(feature, codes), {"median": median}
 
 
@@ -262,16 +262,16 @@ class Table:
     def _constrain(self, feature: Feature) -> Feature:
         """Return the feature with the changes that `immutable` and `only` allow."""
         if feature.name in self.immutable:
-            return replace(feature, moves="none")
+            return replace(feature, allowed_change="none")
         direction = (self.only or {}).get(feature.name)
         if direction is None:
             return feature
-        if not feature.rising:
+        if not feature.is_ordinal:
             raise UserError(
                 f"dataset.only.{feature.name}={direction}: a category has no up and down. Make it a number, or "
                 "immutable."
             )
-        return replace(feature, moves="up" if direction == "up" else "down")
+        return replace(feature, allowed_change="up" if direction == "up" else "down")
 
     @property
     def _split_column(self) -> str | None:
@@ -398,15 +398,15 @@ class Table:
         """Return the values that a search may try: all, or quantiles of a number; missing if training rows have it."""
         codes = np.arange(len(feature.values), dtype=np.int32)
         if feature.kind == "number":
-            present = train[train != feature.missing]
+            present = train[train != feature.missing_code]
             shares = np.linspace(0, 1, self.candidates)
             codes = np.unique(present)
             if len(codes) > self.candidates:  # codes are in the order of the numbers
                 codes = np.unique(np.quantile(present, shares, method="inverted_cdf"))
-        elif feature.missing is not None:
-            codes = np.delete(codes, feature.missing)
-        if feature.missing is not None and (train == feature.missing).any():
-            codes = np.append(codes, feature.missing)
+        elif feature.missing_code is not None:
+            codes = np.delete(codes, feature.missing_code)
+        if feature.missing_code is not None and (train == feature.missing_code).any():
+            codes = np.append(codes, feature.missing_code)
         return codes.astype(np.int32)
 
     def _encode_labels(self, rows: _JoinedTables) -> Ints:
@@ -498,7 +498,7 @@ def _add_missing(feature: Feature, codes: Codes) -> Feature:
     if not (codes == size).any():
         return feature
     name = f"({MISSING})" if MISSING in feature.values else MISSING
-    return replace(feature, values=(*feature.values, name), missing=size)
+    return replace(feature, values=(*feature.values, name), missing_code=size)
 
 
 def _parse_numbers(cells: ColumnCells) -> tuple[Floats, Bools]:

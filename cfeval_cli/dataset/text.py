@@ -179,7 +179,7 @@ class Text:
             test=test,
             frequencies=(frequency / frequency.sum(),) * width,
             candidates=(candidates,) * width,
-            unknown=unknown,
+            mask_code=unknown,
             pretrained=None if embedding is None else embedding.table,
             spellings=spellings,
             origin={

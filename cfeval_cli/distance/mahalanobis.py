@@ -34,13 +34,13 @@ class Mahalanobis(Spaced):
 
     def preparing(self, dataset: Dataset, model: Model, access: Access) -> int:
         """Covariance and inverse."""
-        size = len(choose(self, dataset, model, access).columns(np.arange(dataset.width)))
+        size = len(choose(self, dataset, model, access).columns(np.arange(dataset.n_features)))
         return size * size * (len(dataset.train) + size)
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """Invert the covariance of the training rows."""
         space = choose(self, dataset, model, access)
-        size = len(space.columns(np.arange(dataset.width)))
+        size = len(space.columns(np.arange(dataset.n_features)))
         if size > _MAX_DIMENSIONS:
             raise UserError(
                 f"distance=mahalanobis would need a covariance of {size:,} dimensions, over {_MAX_DIMENSIONS:,}. "

@@ -22,6 +22,6 @@ class Against(Explainer):
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:
-            return Explanation.ranked(-self.truth.importance(dataset, model, batch), batch.codes != ABSENT)
+            return Explanation.from_scores(-self.truth.importance(dataset, model, batch), batch.codes != ABSENT)
 
         return explain

@@ -79,7 +79,7 @@ class Anchor(Explainer):
 
                 coverage, _ = draw([], n_coverage)
                 rules.append(_once([(int(places[part]), p) for part, p in search.find(sample, coverage)]))
-            return Explanation.ragged(rules)
+            return Explanation.from_lists(rules)
 
         return explain
 

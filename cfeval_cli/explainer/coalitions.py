@@ -19,7 +19,7 @@ _DRAWS = 512  # sets drawn at a time
 def background(dataset: Dataset, size: int, seed: int) -> Codes:
     """Training rows (B, M) that stand for what is usual, the same for all who ask; of a text the mask token alone."""
     if dataset.padded:
-        return np.full((1, dataset.width), dataset.mask, dtype=np.int32)
+        return np.full((1, dataset.n_features), dataset.mask, dtype=np.int32)
     train = dataset.train.codes
     rows = make_stream(seed, "background").choice(len(train), min(size, len(train)), replace=False)
     return train[np.sort(rows)]

@@ -24,7 +24,7 @@ class Constant(Explainer):
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """The means, of each feature over the rows that have it."""
-        sums, counts = np.zeros(dataset.width), np.zeros(dataset.width)
+        sums, counts = np.zeros(dataset.n_features), np.zeros(dataset.n_features)
         for start in range(0, len(dataset.train), _AT_ONCE):
             codes = dataset.train.codes[start : start + _AT_ONCE]
             rows = Rows(dataset.train.ids[start : start + _AT_ONCE], codes, model.predict_labels(codes))
@@ -34,6 +34,6 @@ class Constant(Explainer):
         means = sums / np.maximum(counts, 1)
 
         def explain(batch: Batch) -> Explanation:
-            return Explanation.ranked(np.tile(means, (len(batch), 1)), batch.codes != ABSENT)
+            return Explanation.from_scores(np.tile(means, (len(batch), 1)), batch.codes != ABSENT)
 
         return explain

@@ -67,10 +67,10 @@ class DecisionBoundary(Explainer):
             rows: list[list[tuple[int, float]]] = []
             for i in range(len(batch)):
                 codes = batch.codes[i]
-                samples = self._samples(codes, another, batch.rng(i), dataset.free)
+                samples = self._samples(codes, another, batch.rng(i), dataset.is_changeable)
                 flips = samples[model.predict_labels(samples) != batch.labels[i]]
                 rows.append(_explained(codes, int(batch.labels[i]), flips, model) if len(flips) else [])
-            return Explanation.ragged(rows)
+            return Explanation.from_lists(rows)
 
         return explain
 
@@ -98,7 +98,7 @@ def _drawn(dataset: Dataset) -> Another:
     cumulative = [np.cumsum(frequency) for frequency in dataset.frequencies]
     # where rounding may carry a point past the end
     last = [int(np.flatnonzero(frequency)[-1]) for frequency in dataset.frequencies]
-    one_way = {j for j, feature in enumerate(dataset.features) if feature.moves != "any"}
+    one_way = {j for j, feature in enumerate(dataset.features) if feature.allowed_change != "any"}
 
     def another(feature: int, own: int, uniform: Floats) -> Codes:
         if feature in one_way:
@@ -112,7 +112,7 @@ def _one_way(dataset: Dataset, feature: int, own: int, uniform: Floats) -> Codes
     """Values from the training distribution of those that the own may be exchanged for; itself if there are none."""
     frequency = dataset.frequencies[feature].copy()
     codes = np.arange(len(frequency), dtype=np.int32)
-    frequency[~dataset.features[feature].may(np.array(own, dtype=np.int32), codes)] = 0.0
+    frequency[~dataset.features[feature].allows(np.array(own, dtype=np.int32), codes)] = 0.0
     frequency[own] = 0.0
     there = np.flatnonzero(frequency)
     if not len(there):
@@ -124,7 +124,7 @@ def _one_way(dataset: Dataset, feature: int, own: int, uniform: Floats) -> Codes
 
 def _nearest(dataset: Dataset, model: ModelClient, size: int) -> Another:
     """Words among the nearest in the embedding space, never the mask."""
-    words = dataset.values(0)
+    words = dataset.get_values(0)
     vectors = model.embed_values(0, words)
     norms = (vectors**2).sum(axis=1)
     known: dict[int, Codes] = {}

@@ -81,7 +81,7 @@ class File(Explainer):
                 rows.append(place[instance])
             scores = told.scores[rows]
             by = np.abs(scores) if self.order == "absolute" else scores
-            return Explanation.ranked(scores, ~np.isnan(scores), by)
+            return Explanation.from_scores(scores, ~np.isnan(scores), by)
 
         return explain
 

@@ -45,7 +45,7 @@ class ByGradient(Explainer):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
 
     def _way(self, dataset: Dataset) -> Removal:
-        auto = "mean" if dataset.unknown is None else "mask"
+        auto = "mean" if dataset.mask_code is None else "mask"
         return self.ways[auto if self.removal == "auto" else self.removal]
 
     @abstractmethod
@@ -65,7 +65,7 @@ class ByGradient(Explainer):
                     starts = np.where(there[i][:, None], baselines, 0.0)
                     slope = self.slope(model, vectors, starts, int(batch.labels[i]))
                     scores[i] = weights @ (slope * (vectors - starts)).sum(axis=2)
-            return Explanation.ranked(scores, there)
+            return Explanation.from_scores(scores, there)
 
         return explain
 
@@ -74,5 +74,5 @@ def _baselines(stand_ins: Replacement, dataset: Dataset, model: ModelClient) -> 
     """Embeddings (s, M, d) in which all features are removed, and their weights (s,)."""
     if stand_ins.vectors is not None:
         return stand_ins.vectors[None], np.ones(1)
-    codes, weights = stand_ins.sample(np.arange(dataset.width))
+    codes, weights = stand_ins.sample(np.arange(dataset.n_features))
     return model.embed_rows(codes), weights

@@ -35,7 +35,7 @@ class IntegratedGradients(ByGradient):
         """Return the number of steps from all baselines."""
         dataset, way = spec.dataset, self._way(spec.dataset)
         settings = ("steps", *(f"ways.{way.name}.{key}" for key in way.cost_settings))
-        return Workload(self.steps * way.replacements(dataset, dataset.width), settings)
+        return Workload(self.steps * way.replacements(dataset, dataset.n_features), settings)
 
     def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
         """The mean along the way, from one baseline after the other."""

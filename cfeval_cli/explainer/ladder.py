@@ -45,9 +45,9 @@ class Rung(Explainer):
         def explain(batch: Batch) -> Explanation:
             truth = self.truth.known(dataset, model, batch)
             # a stream of its own for each rung and instance: rungs are as independent as real explainers
-            draws = np.stack([batch.rng(i).random(dataset.width + 1) for i in range(len(batch))])
+            draws = np.stack([batch.rng(i).random(dataset.n_features + 1) for i in range(len(batch))])
             scores = np.where(draws[:, :1] < self.rung, truth, draws[:, 1:])
-            return Explanation.ranked(scores, batch.codes != ABSENT)
+            return Explanation.from_scores(scores, batch.codes != ABSENT)
 
         return explain
 

@@ -62,7 +62,7 @@ class Lime(Explainer):
         own = replace(self, samples_of=None)  # who takes another's samples has none to give
         if not isinstance(other, Lime) or replace(other, order=self.order, title=self.title) != own:
             return None
-        return partial(Explanation.reordered, by=self._size)
+        return partial(Explanation.sort_by, by=self._size)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Take distribution and kernel from the package."""
@@ -76,7 +76,7 @@ class Lime(Explainer):
                 target = model.predict_class_proba(samples, np.full(len(samples), batch.labels[i]))
                 weights = kernel(np.arange(len(there) + 1.0))[np.count_nonzero(kept, axis=0)]
                 rows.append(self._ordered(there, _ridge(kept.astype(float), target, weights)))
-            return Explanation.ragged(rows)
+            return Explanation.from_lists(rows)
 
         return explain
 
@@ -94,13 +94,15 @@ class Lime(Explainer):
             kernel_width=self.kernel_width,
             discretizer=table.discretizer,
         )
-        values = [np.array(package.feature_values[j], dtype=np.int32) for j in range(dataset.width)]
-        cumulative = [np.cumsum(package.feature_frequencies[j]) for j in range(dataset.width)]
+        values = [np.array(package.feature_values[j], dtype=np.int32) for j in range(dataset.n_features)]
+        cumulative = [np.cumsum(package.feature_frequencies[j]) for j in range(dataset.n_features)]
         ends = [shares[:-1] / shares[-1] for shares in cumulative]
         bins = {j: table.bins(j) for j in table.axes}
 
         def draw(codes: Codes, random: Any) -> tuple[Bools, Codes]:
-            uniform = random.random_sample((dataset.width, self.n_samples))  # as one call of choice for each column
+            uniform = random.random_sample(
+                (dataset.n_features, self.n_samples)
+            )  # as one call of choice for each column
             samples = np.empty(uniform.shape, dtype=np.int32)
             for j, names in enumerate(values):
                 samples[j] = names[_place(ends[j], uniform[j])]
@@ -114,7 +116,7 @@ class Lime(Explainer):
             samples[:, 0] = codes
             return kept, samples.T
 
-        return draw, lambda kept: package.base.kernel_fn(np.sqrt(dataset.width - kept))
+        return draw, lambda kept: package.base.kernel_fn(np.sqrt(dataset.n_features - kept))
 
     def _sentences(self, dataset: Dataset) -> tuple[Draw, Kernel]:
         """A random number of words, at random places, masked: nothing shifts, and a word that occurs twice is two."""

@@ -34,6 +34,6 @@ class Lr(Explainer):
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:
-            return Explanation.ranked(self.truth.known(dataset, model, batch), batch.codes != ABSENT)
+            return Explanation.from_scores(self.truth.known(dataset, model, batch), batch.codes != ABSENT)
 
         return explain

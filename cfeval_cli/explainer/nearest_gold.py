@@ -56,7 +56,7 @@ class NearestGold(Explainer):
             codes = train.codes[rows]
             others = Rows(train.ids[rows], codes, model.predict_labels(codes))
             importance = self.truth.importance(dataset, model, others)
-            return Explanation.ranked(importance, np.ones(importance.shape, dtype=bool))
+            return Explanation.from_scores(importance, np.ones(importance.shape, dtype=bool))
 
         return explain
 

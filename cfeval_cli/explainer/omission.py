@@ -62,26 +62,26 @@ class Omission(Explainer):
         """Return the number of values that take the place of all features, one feature after the other."""
         dataset, way = spec.dataset, self._way(spec.dataset)
         settings = tuple(f"ways.{way.name}.{key}" for key in way.cost_settings)
-        return Workload(1 + float(dataset.lengths.mean()) * way.replacements(dataset, 1), settings)
+        return Workload(1 + float(dataset.test_lengths.mean()) * way.replacements(dataset, 1), settings)
 
     def _way(self, dataset: Dataset) -> Removal:
-        auto = "marginal" if dataset.unknown is None else "mask"
+        auto = "marginal" if dataset.mask_code is None else "mask"
         return self.ways[auto if self.removal == "auto" else self.removal]
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Settle which values stand for a removed feature, and with which weights."""
         ready = self._way(dataset).fit(dataset, model)
-        stand_ins = [ready.sample(np.array([j])) for j in range(dataset.width)]
+        stand_ins = [ready.sample(np.array([j])) for j in range(dataset.n_features)]
 
         def explain(batch: Batch) -> Explanation:
             before = model.predict_class_proba(batch.codes, batch.labels)
             drops = np.zeros(batch.codes.shape)
             if ready.vectors is not None:
-                for j in range(dataset.width):
-                    gone = np.arange(dataset.width)[None] == np.full((len(batch), 1), j)
+                for j in range(dataset.n_features):
+                    gone = np.arange(dataset.n_features)[None] == np.full((len(batch), 1), j)
                     left = without(model, batch, gone, ready)[1]
                     drops[:, j] = before - (before if left is None else left)
-                return Explanation.ranked(drops, batch.codes != ABSENT)
+                return Explanation.from_scores(drops, batch.codes != ABSENT)
             for j, (values, weights) in enumerate(stand_ins):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
                 n, size = len(rows), len(values)
@@ -92,6 +92,6 @@ class Omission(Explainer):
                 weighted = after.reshape(n, size) * weights
                 expected = np.ascontiguousarray(weighted).sum(axis=1)  # each row by itself, unlike a matrix product
                 drops[rows, j] = before[rows] - expected
-            return Explanation.ranked(drops, batch.codes != ABSENT)
+            return Explanation.from_scores(drops, batch.codes != ABSENT)
 
         return explain

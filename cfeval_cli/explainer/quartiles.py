@@ -69,9 +69,9 @@ def binned(dataset: Dataset) -> Binned:
             return [_cuts(dataset, j, axes[j], data[:, j]) for j in self.to_discretize]
 
     names = [feature.name for feature in dataset.features]
-    made = Quartiles(train, [j for j in range(dataset.width) if j not in axes], names)
+    made = Quartiles(train, [j for j in range(dataset.n_features) if j not in axes], names)
     for j in axes:
-        missing = dataset.features[j].missing
+        missing = dataset.features[j].missing_code
         if missing is not None and (dataset.train.codes[:, j] != missing).any():  # the last bin of numbers ends there
             made.maxs[j][-2] = axes[j][dataset.train.codes[:, j][dataset.train.codes[:, j] != missing].max()]
     return Binned(train, axes, made)
@@ -80,16 +80,16 @@ def binned(dataset: Dataset) -> Binned:
 def _axis(dataset: Dataset, feature: int) -> Floats:
     """Where the codes of a number lie, ascending."""
     about = dataset.features[feature]
-    axis = np.asarray(about.meaning, dtype=np.float64).copy()
-    if about.missing is not None:
-        known = axis[: about.missing]
-        axis[about.missing] = known[-1] + max(1.0, known[-1] - known[0])
+    axis = np.asarray(about.decoded_values, dtype=np.float64).copy()
+    if about.missing_code is not None:
+        known = axis[: about.missing_code]
+        axis[about.missing_code] = known[-1] + max(1.0, known[-1] - known[0])
     return axis
 
 
 def _cuts(dataset: Dataset, feature: int, axis: Floats, train: Floats) -> Floats:
     """The quartiles, and the largest number of the column if something is missing above it."""
-    missing = dataset.features[feature].missing
+    missing = dataset.features[feature].missing_code
     if missing is None:
         return np.percentile(train, [25, 50, 75])
     known = train[train != axis[missing]]

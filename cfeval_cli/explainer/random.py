@@ -22,7 +22,7 @@ class Random(Explainer):
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:
-            scores = np.stack([batch.rng(i).random(dataset.width) for i in range(len(batch))])
-            return Explanation.ranked(scores, batch.codes != ABSENT)
+            scores = np.stack([batch.rng(i).random(dataset.n_features) for i in range(len(batch))])
+            return Explanation.from_scores(scores, batch.codes != ABSENT)
 
         return explain

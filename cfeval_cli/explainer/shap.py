@@ -87,7 +87,7 @@ class Shap(Explainer):
         if self.algorithm in _NEEDS:
             return Workload(0)
         dataset = spec.dataset
-        sizes = dataset.lengths
+        sizes = dataset.test_lengths
         if self.algorithm == "kernel":
             sets, settings = 2 + (2 * sizes + 2**11 if self.n_samples is None else self.n_samples), ["n_samples"]
         else:
@@ -105,7 +105,7 @@ class Shap(Explainer):
         scores = self._way(dataset, model)
 
         def explain(batch: Batch) -> Explanation:
-            return Explanation.ranked(scores(batch), batch.codes != ABSENT)
+            return Explanation.from_scores(scores(batch), batch.codes != ABSENT)
 
         return explain
 
@@ -151,7 +151,7 @@ def _linear(dataset: Dataset, model: ModelClient) -> Scores:
     import shap
 
     train = dataset.train.codes
-    means = np.stack([_mean(model, j, train[:, j]) for j in range(dataset.width)])
+    means = np.stack([_mean(model, j, train[:, j]) for j in range(dataset.n_features)])
     logits, slopes = model.compute_linear_logits(train[:1])
     bias = float(logits[0] - (model.embed_rows(train[:1])[0] * slopes).sum())
     masker = shap.maskers.Independent({"mean": means.ravel(), "cov": np.zeros((1, 1))})
@@ -160,7 +160,7 @@ def _linear(dataset: Dataset, model: ModelClient) -> Scores:
     def scores(batch: Batch) -> Floats:
         told = package.shap_values(model.embed_rows(batch.codes).reshape(len(batch), -1))
         towards = np.where(batch.labels == 1, 1.0, -1.0)[:, None]
-        return np.asarray(towards * told.reshape(len(batch), dataset.width, -1).sum(axis=2))
+        return np.asarray(towards * told.reshape(len(batch), dataset.n_features, -1).sum(axis=2))
 
     return scores
 

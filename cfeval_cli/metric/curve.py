@@ -37,7 +37,7 @@ class ErasureCurveMetric(ErasureMetric):
         if inputs.dataset.padded:
             # The tolerance keeps a product such as 0.1 * 30 = 3.0000000000000004 from being rounded up to 4.
             return np.asarray(np.ceil(np.asarray(self.shares) * n_present - 1e-9), dtype=np.int64)
-        steps = np.arange(1, min(self.longest, inputs.dataset.width) + 1)
+        steps = np.arange(1, min(self.longest, inputs.dataset.n_features) + 1)
         return np.where(steps <= n_present, steps, 0)
 
     def compute_mean_drops(
@@ -62,4 +62,4 @@ def rank_features(inputs: MetricInput) -> Ints:
     """Return the position (n, M) of each feature in the explanation, from 0."""
     if inputs.explanation is None:
         raise ValueError(NO_ORDER)
-    return inputs.explanation.places(inputs.dataset.width)
+    return inputs.explanation.to_ranks(inputs.dataset.n_features)

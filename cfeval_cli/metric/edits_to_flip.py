@@ -43,7 +43,7 @@ class EditsToFlip(Metric):
         if inputs.explanation is None:
             yield AbsentScore("greedy", NO_ORDER)
             return
-        max_edits = min(self.longest, inputs.dataset.width)
+        max_edits = min(self.longest, inputs.dataset.n_features)
         n_edits = self._count_edits(inputs, inputs.explanation, max_edits)
         n_without_flip = int((n_edits > max_edits).sum())
         remark = (
@@ -59,7 +59,7 @@ class EditsToFlip(Metric):
         n_edits, codes = np.full(len(inputs), max_edits + 1.0), inputs.codes.copy()
         probability = np.array(inputs.probability)
         unflipped = np.arange(len(inputs))
-        for step, column in enumerate(explanation.top(max_edits).T):
+        for step, column in enumerate(explanation.top_k(max_edits).T):
             unflipped = unflipped[column[unflipped] != NO_FEATURE]
             features = column[unflipped]
             if step:

@@ -28,10 +28,10 @@ class Fixed(Metric):
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield a score over the instances with an explanation, if the data have constraints."""
-        if not inputs.dataset.constrained:
+        if not inputs.dataset.has_constraints:
             return
         is_fixed = np.ones(len(inputs), dtype=bool)
         for j in np.unique(inputs.features[inputs.features != NO_FEATURE]).tolist():
             rows = np.flatnonzero((inputs.features == j).any(axis=1))
-            is_fixed[rows] &= ~inputs.dataset.allowed(j, inputs.codes[rows, j]).any(axis=1)
+            is_fixed[rows] &= ~inputs.dataset.find_allowed(j, inputs.codes[rows, j]).any(axis=1)
         yield Score("all", is_fixed.astype(float), np.ones(len(inputs)))

@@ -59,7 +59,7 @@ class Frozen(Metric):
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """Yield a score from all sets of other features, or from one growing set."""
-        size = min(inputs.k, inputs.dataset.width - inputs.k)  # there may be fewer than k other features
+        size = min(inputs.k, inputs.dataset.n_features - inputs.k)  # there may be fewer than k other features
         if not size:
             yield Score("all sets", np.zeros(len(inputs)), np.ones(len(inputs)))
         elif self._count_candidates(inputs, size) <= self.max_candidates:
@@ -82,7 +82,7 @@ class Frozen(Metric):
 
     def _search_all_sets(self, inputs: MetricInput, size: int) -> Floats:
         """Return 1 for each instance whose label some set without selected features changes."""
-        sets = np.array(list(combinations(range(inputs.dataset.width), size)), dtype=np.int64).reshape(-1, size)
+        sets = np.array(list(combinations(range(inputs.dataset.n_features), size)), dtype=np.int64).reshape(-1, size)
         is_selected = named(inputs.codes, inputs.features)
         about = f"sets of {size} that flip"
         can_flip = (

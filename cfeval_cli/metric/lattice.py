@@ -47,8 +47,8 @@ class Lattice:
     @staticmethod
     def build(dataset: Dataset, replacement: Replacement, longest: int) -> Lattice:
         """Return the lattice of a dataset, which all instances share."""
-        levels = [_list_sets(dataset.width, size) for size in range(1, longest + 1)]
-        is_removed = np.zeros((sum(len(sets) for sets, _ in levels), dataset.width), dtype=bool)
+        levels = [_list_sets(dataset.n_features, size) for size in range(1, longest + 1)]
+        is_removed = np.zeros((sum(len(sets) for sets, _ in levels), dataset.n_features), dtype=bool)
         start = 0
         for sets, _ in levels:
             is_removed[start + np.arange(len(sets))[:, None], sets] = True
@@ -58,7 +58,7 @@ class Lattice:
     def estimate_evaluations(self, dataset: Dataset, replacement: Replacement) -> float:
         """Estimate how many distinct rows the model evaluates for one instance."""
         if self.edits is None:
-            return len(self.is_removed) * len(replacement.sample(np.arange(dataset.width))[1])
+            return len(self.is_removed) * len(replacement.sample(np.arange(dataset.n_features))[1])
         return float(np.mean([self.edits.count_distinct(row) for row in dataset.test.codes[:_N_SAMPLED_ROWS]]))
 
     def compute_extremes(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, n_removed: Ints) -> Floats:
@@ -127,7 +127,7 @@ class NumberedEdits:
         digits = [len(feature.values) + 1 for feature in dataset.features]
         if replacement.vectors is not None or prod(digits) > _MAX_DISTINCT_ROWS or not len(is_removed):
             return None
-        if len(is_removed) * len(replacement.sample(np.arange(dataset.width))[1]) > _MAX_EDITS:
+        if len(is_removed) * len(replacement.sample(np.arange(dataset.n_features))[1]) > _MAX_EDITS:
             return None
         units = np.array([prod(digits[:j]) for j in range(len(digits))], dtype=np.int64)
         samples = [replacement.sample(np.flatnonzero(features)) for features in is_removed]

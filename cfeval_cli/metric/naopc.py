@@ -100,12 +100,12 @@ class Naopc(ErasureCurveMetric):
 
     def _compute_longest_prefix(self, inputs: MetricInput) -> int:
         """Return the largest number of features that a point of the curve removes."""
-        width = inputs.dataset.width
+        width = inputs.dataset.n_features
         return ceil(max(self.shares) * width) if inputs.dataset.padded else min(self.longest, width)
 
     def _make_lattice(self, inputs: MetricInput, fitted: FittedRemoval, replacement: Replacement) -> Lattice | None:
         """Return the lattice of feature sets, or None if `rows` does not allow to evaluate it for one instance."""
-        longest, width = self._compute_longest_prefix(inputs), inputs.dataset.width
+        longest, width = self._compute_longest_prefix(inputs), inputs.dataset.n_features
         if count_sets(width, longest) * _count_draws(replacement, width) > self.rows:
             return None
         return inputs.memory.once(
@@ -121,7 +121,7 @@ class Naopc(ErasureCurveMetric):
         drops at any points. The order by increasing δ has the smallest. (With `marginal`, p is a mean of several σ, and
         no order has this property.)
         """
-        codes, width = inputs.codes[rows], inputs.dataset.width
+        codes, width = inputs.codes[rows], inputs.dataset.n_features
         _, slopes = inputs.model.compute_linear_logits(codes[:0])
         vectors = replacement.vectors
         if vectors is None:
@@ -145,7 +145,7 @@ class Naopc(ErasureCurveMetric):
     def _search_orders(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints) -> list[Ints]:
         """Return the rank (n, M) of each feature in the worst and in the best order that beam search finds."""
         batches = [rows[start : start + _BATCH_INSTANCES] for start in range(0, len(rows), _BATCH_INSTANCES)]
-        no_instances = np.zeros((0, inputs.dataset.width), dtype=np.int64)
+        no_instances = np.zeros((0, inputs.dataset.n_features), dtype=np.int64)
         return [
             np.concatenate([no_instances, *(self._run_beam_search(inputs, fitted, batch, sign) for batch in batches)])
             for sign in (-1.0, 1.0)
@@ -158,7 +158,7 @@ class Naopc(ErasureCurveMetric):
         n_removed, before = self.count_removed(inputs, rows), inputs.probability
         # The beam has one line per order: its instance, the ranks of its features, and its total drop.
         instances = np.arange(len(rows))
-        ranks = np.full((len(rows), inputs.dataset.width), _NOT_REMOVED)
+        ranks = np.full((len(rows), inputs.dataset.n_features), _NOT_REMOVED)
         totals, best_totals, best_ranks = np.zeros(len(rows)), np.full(len(rows), -np.inf), ranks.copy()
         for size in range(1, int(n_removed.max(initial=0)) + 1):
             continues = n_removed.max(axis=1)[instances] >= size
@@ -197,7 +197,7 @@ class Naopc(ErasureCurveMetric):
                 evaluations = lattice.estimate_evaluations(inputs.dataset, replacement)
                 n_instances = max(MIN_EXACT_INSTANCES, self.rows / evaluations)
                 return n_instances / max(1, total)
-            width, longest = inputs.dataset.width, self._compute_longest_prefix(inputs)
+            width, longest = inputs.dataset.n_features, self._compute_longest_prefix(inputs)
             n_orders = 2 * self.width * sum(width - size for size in range(longest))
             return self.rows / max(1, n_orders * _count_draws(replacement, width) * total)
 

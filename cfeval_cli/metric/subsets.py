@@ -39,11 +39,11 @@ class RandomSubsetMetric(ErasureMetric):
         ids, first_rows, which = np.unique(inputs.ids, return_index=True, return_inverse=True)
         sets = self._draw_sets(inputs, ids, first_rows)
         rows = np.repeat(first_rows, self.subsets)
-        left = compute_erasure(inputs, fitted, rows, sets.reshape(-1, inputs.dataset.width)).left
+        left = compute_erasure(inputs, fitted, rows, sets.reshape(-1, inputs.dataset.n_features)).left
         if left is None:
             raise ValueError("needs probabilities after the edit")
         drops = (inputs.probability[rows] - left).reshape(len(ids), self.subsets)[which.ravel()]
-        scores = inputs.explanation.table(inputs.dataset.width)
+        scores = inputs.explanation.to_dense(inputs.dataset.n_features)
         scores = np.where(np.isfinite(scores), scores, 0.0)
         largest = np.abs(scores).max(axis=1, keepdims=True, initial=0.0)
         scores = scores / np.where(largest > 0, largest, 1.0)
@@ -53,7 +53,7 @@ class RandomSubsetMetric(ErasureMetric):
         """Return the feature sets (n, R, M) of each instance, which do not depend on the explainer or the metric."""
 
         def draw(new: Ints) -> Bools:
-            sets = np.zeros((len(new), self.subsets, inputs.dataset.width), dtype=bool)
+            sets = np.zeros((len(new), self.subsets, inputs.dataset.n_features), dtype=bool)
             for position, i in enumerate(new.tolist()):
                 sets[position] = self._draw_sets_of(inputs.codes[first_rows[i]] != ABSENT, int(ids[i]))
             return sets

@@ -163,7 +163,7 @@ class Additive(DeclaresOutputType, SupportsFeatureSubset, Restorable):
             tables[j] = shown[place]
         means = np.stack([table[dataset.train.codes[:, j]].mean(axis=0) for j, table in enumerate(tables)])
         bias = np.atleast_1d(np.asarray(boosted.intercept_, dtype=np.float64))
-        read = make_mask(dataset.width, reads)
+        read = make_mask(dataset.n_features, reads)
         if outputs > 1:
             return AdditiveClasses(bias, tuple(tables), means, read)
         return AdditiveModel(LinearModel(float(bias[0]), read[:, None].astype(np.float64), tuple(tables), means))

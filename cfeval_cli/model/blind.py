@@ -24,16 +24,16 @@ def check_blind(blind: object) -> None:
 
 def choose_read_features(dataset: Dataset, blind: Blind, seed: int) -> Ints:
     """Return the features that the model reads, in their order."""
-    all_features = np.arange(dataset.width)
+    all_features = np.arange(dataset.n_features)
     if not blind:
         return all_features
     if dataset.kind == "text":
         raise UserError("model.blind is for tables: a position in a text is not a column that can be left out.")
     if isinstance(blind, int | float):
-        if dataset.width == 1:
+        if dataset.n_features == 1:
             raise UserError(f"model.blind={blind}: {dataset.name} has one feature, which a model must read.")
-        n_blind = min(max(1, round(blind * dataset.width)), dataset.width - 1)
-        return np.sort(make_stream(seed, "model.blind").permutation(dataset.width)[n_blind:])
+        n_blind = min(max(1, round(blind * dataset.n_features)), dataset.n_features - 1)
+        return np.sort(make_stream(seed, "model.blind").permutation(dataset.n_features)[n_blind:])
     names = [feature.name for feature in dataset.features]
     if unknown := [name for name in blind if name not in names]:
         raise UserError(
@@ -47,7 +47,7 @@ def choose_read_features(dataset: Dataset, blind: Blind, seed: int) -> Ints:
 
 def keep_features(dataset: Dataset, features: Ints) -> Dataset:
     """Return the dataset with some of its features only."""
-    if len(features) == dataset.width:
+    if len(features) == dataset.n_features:
         return dataset
     splits = [
         replace(split, codes=split.codes[:, features]) for split in (dataset.train, dataset.validation, dataset.test)

@@ -40,14 +40,14 @@ def compute_bins(dataset: Dataset, feature: int, max_bins: int) -> Codes:
     """Return the bin of each value of a number, cut at quantiles of the training rows; missing has its own bin."""
     column = dataset.features[feature]
     train = dataset.train.codes[:, feature]
-    present = train[train != column.missing]
+    present = train[train != column.missing_code]
     # Codes are in the order of the numbers. Each cut is a code that occurs, so that no bin lacks training rows.
     shares = np.linspace(0, 1, max_bins + 1)[1:-1]
     cuts = np.unique(np.quantile(present, shares, method="inverted_cdf")) if len(present) else np.zeros(0)
     cuts = cuts[cuts < present.max(initial=0)]
     bins = np.searchsorted(cuts, np.arange(len(column.values)), side="left")
-    if column.missing is not None:
-        bins[column.missing] = len(cuts) + 1
+    if column.missing_code is not None:
+        bins[column.missing_code] = len(cuts) + 1
     return bins.astype(np.int32)
 
 

@@ -225,7 +225,7 @@ class _EstimatorPredictor(Predictor):
     @property
     def used_features(self) -> Bools:
         """Whether the model reads each feature (M,)."""
-        return make_mask(self.dataset.width, self.features)
+        return make_mask(self.dataset.n_features, self.features)
 
     def transform(self, codes: Codes) -> Any:
         """Return the encoded rows."""

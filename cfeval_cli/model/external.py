@@ -46,7 +46,7 @@ class Predictor(ABC):
     @property
     def used_features(self) -> Bools:
         """Whether the predictions may depend on each feature (M,)."""
-        return np.ones(self.dataset.width, dtype=bool)
+        return np.ones(self.dataset.n_features, dtype=bool)
 
     @abstractmethod
     def predict_raw(self, codes: Codes) -> Any:

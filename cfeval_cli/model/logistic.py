@@ -52,7 +52,7 @@ class Logistic(SupportsFeatureSubset, Restorable):
         with use_one_thread():
             seen = keep_features(dataset, reads)
             model = self._fit(seen, torch.Generator().manual_seed(draw_seed(make_stream(seed, "model"))))
-        return model if len(reads) == dataset.width else _widened(model, dataset, reads, seed)
+        return model if len(reads) == dataset.n_features else _widened(model, dataset, reads, seed)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> LinearModel:
         """The model that was trained before, from what it said of itself; ValueError if that is not so."""
@@ -63,7 +63,7 @@ class Logistic(SupportsFeatureSubset, Restorable):
 
         bins = embedding.bin_numbers(dataset, self.bins)
         table, starts = embedding.initialise_embeddings(dataset, bins, self.dim, generator)
-        width, dim = dataset.width, table.shape[1]
+        width, dim = dataset.n_features, table.shape[1]
         weights = torch.randn(width, dim, generator=generator, dtype=torch.float64) / (width * dim) ** 0.5
         bias = torch.zeros((), dtype=torch.float64)
         tuned = dataset.pretrained is None or self.fine_tune
@@ -98,7 +98,7 @@ def _widened(model: LinearModel, dataset: Dataset, reads: Ints, seed: int) -> Li
     """The model among all features; those that it was not shown keep the embeddings that training would start from."""
     rng, dim = make_stream(seed, "model.blind.embeddings"), model.weights.shape[1]
     tables = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
-    weights = np.zeros((dataset.width, dim))
+    weights = np.zeros((dataset.n_features, dim))
     weights[reads] = model.weights
     for place, j in enumerate(reads.tolist()):
         tables[j] = model.tables[place]

@@ -137,12 +137,12 @@ class Mlp(SupportsFeatureSubset, Restorable):
             generator = torch.Generator().manual_seed(draw_seed(make_stream(seed, "model")))
             found, layers = self._fit(seen, generator)
         tables = list(found)
-        if len(reads) < dataset.width:  # the others keep the embeddings that training would start from
+        if len(reads) < dataset.n_features:  # the others keep the embeddings that training would start from
             rng, dim = make_stream(seed, "model.blind.embeddings"), found[0].shape[1]
             tables = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
             for place, j in enumerate(reads.tolist()):
                 tables[j] = found[place]
-        return MlpModel(tuple(tables), layers, make_mask(dataset.width, reads))
+        return MlpModel(tuple(tables), layers, make_mask(dataset.n_features, reads))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> MlpModel:
         """The model that was trained before, from what it said of itself; ValueError if that is not so."""
@@ -155,7 +155,7 @@ class Mlp(SupportsFeatureSubset, Restorable):
 
         bins = embedding.bin_numbers(dataset, self.bins)
         table, starts = embedding.initialise_embeddings(dataset, bins, self.dim, generator)
-        sizes = [dataset.width * table.shape[1], *self.hidden, len(dataset.classes)]
+        sizes = [dataset.n_features * table.shape[1], *self.hidden, len(dataset.classes)]
         layers = [
             (torch.randn(a, b, generator=generator, dtype=torch.float64) * (2 / a) ** 0.5, torch.zeros(b).double())
             for a, b in pairwise(sizes)

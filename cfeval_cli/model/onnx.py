@@ -202,7 +202,7 @@ class _OnnxPredictor(Predictor):
                        if model_input.type not in _NUMPY_TYPES]  # fmt: skip
         if unsupported:
             raise UserError(f"{self.title}: unsupported types of inputs: {', '.join(unsupported)}.")
-        width = self.dataset.width
+        width = self.dataset.n_features
         if self.dataset.kind == "text":
             if len(inputs) != 1 or _NUMPY_TYPES[inputs[0].type] is not object:
                 raise UserError(f"{self.title}: a model of texts must have exactly one input, of strings.")
@@ -223,7 +223,7 @@ class _OnnxPredictor(Predictor):
         if isinstance(rows, list):
             texts = np.array(rows, dtype=object)
             return {inputs[0].name: texts if len(inputs[0].shape) == 1 else texts[:, None]}
-        if len(inputs) == 1 and self.dataset.width > 1:
+        if len(inputs) == 1 and self.dataset.n_features > 1:
             columns = [self._convert_column(rows[name], inputs[0]) for name in rows.columns]
             return {inputs[0].name: np.stack(columns, axis=1)}
         return {

@@ -34,7 +34,7 @@ def explain_instances(
         result = others[source]  # with the cost of the source: computed by itself, it would be the same
         derived = derive(result.explanation)
         arrays = context.scratch.keep({"features": derived.features, "scores": derived.scores})
-        return ExplainerResult(Explanation(**arrays), result.cost, result.n_cached, result.faults)
+        return ExplainerResult(Explanation(**arrays), result.cost, result.n_cached, result.failures)
     job = job or create_explanation_job(context, name, plan.settings.seed)
     strict = plan.settings.strict
     return compute_explanations(job, plan.executor, context.cache, advance, strict=strict, scratch=context.scratch)
@@ -62,13 +62,13 @@ def create_explanation_job(context: RunContext, name: str, seed: int) -> Explana
 def select_top_k(context: RunContext, name: str, result: ExplainerResult) -> Ints:
     """Return the k features (N, k) to be evaluated; a row of NO_FEATURE is not evaluated."""
     plan, instances = context.plan, context.instances
-    features = result.explanation.top(plan.settings.k)
+    features = result.explanation.top_k(plan.settings.k)
     context.scratch.release()
     incomplete = np.flatnonzero((features == NO_FEATURE).any(axis=1))
     if plan.settings.incomplete == "skip":
         features[incomplete] = NO_FEATURE
     elif plan.settings.incomplete == "random":
-        for row in (row for row in incomplete if row not in result.faults):
+        for row in (row for row in incomplete if row not in result.failures):
             selected = features[row][features[row] != NO_FEATURE]
             others = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), selected)
             stream = make_stream(plan.settings.seed, f"incomplete.{name}", int(instances.ids[row]))

@@ -148,9 +148,9 @@ def compute_explanations(
     explanation = Explanation(joined.arrays["features"], joined.arrays["scores"])
     cost = _get_fit_cost(job, section, cache, is_cached=len(joined.cached) == len(rows)) + joined.cost
     result = ExplainerResult(explanation, cost, len(joined.cached), joined.faults, joined.cached, joined.from_workers)
-    if result.faults:
-        n_faults = f"{len(result.faults):,} of {len(rows):,}"
-        log.warning("%s: no explanation of %s instances: %s", job.component, n_faults, result.reasons)
+    if result.failures:
+        n_faults = f"{len(result.failures):,} of {len(rows):,}"
+        log.warning("%s: no explanation of %s instances: %s", job.component, n_faults, result.failure_summary)
     return result
 
 
@@ -171,12 +171,12 @@ def check_explanations(job: ExplanationJob, result: ExplainerResult, tolerance: 
     """
     if job.explainer_hash is None:
         return
-    for origin, rows in draw_verified_instances(job.seed, job.name, result.cached, result.from_workers).items():
+    for origin, rows in draw_verified_instances(job.seed, job.name, result.cached_rows, result.worker_rows).items():
         for row, repeated in zip(rows.tolist(), _explain_chunk(job, rows), strict=True):
             if repeated.fault:
                 details = (job.component, job.rows.ids[row], repeated.fault)
                 log.warning("%s, instance %s: could not be compared with a second computation: %s", *details)
-            elif row not in result.faults:
+            elif row not in result.failures:
                 _check_equal(job, result.explanation, row, repeated, tolerance, origin)
 
 

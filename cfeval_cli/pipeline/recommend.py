@@ -74,6 +74,6 @@ def recommend_explainer(
         rows={name: context.ledger.rows[f"explainer.{name}"] / max(1, len(ids)) for name in plan.explainers},
         coverage=dict(zip(covered["explainer"], covered["coverage"], strict=True)),
         stability={} if noise is None else dict(zip(noise["explainer"], noise["same_features"], strict=True)),
-        disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, context.dataset.width),
+        disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, context.dataset.n_features),
     )
     return recommend(view, judges, PreferredMetrics.shipped(), costs, outcome.bootstrap)

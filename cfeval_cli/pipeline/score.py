@@ -113,7 +113,7 @@ def _create_slab_input(
         context,
         context.rows.take(slab).take(rows),
         selection.features[slab][rows],
-        (explanation.top(plan.settings.k) != NO_FEATURE).all(axis=1),
+        (explanation.top_k(plan.settings.k) != NO_FEATURE).all(axis=1),
         {level: counterfactuals.take(span) for level, counterfactuals in edits.items()},
         {definition: importance[slab][rows] for definition, importance in truth.items()},
         explanation.take(rows) if plan.explainers[name].gives == "scores" else None,

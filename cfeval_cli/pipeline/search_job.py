@@ -132,10 +132,10 @@ def _search_chunk(job: SearchJob, positions: Ints) -> list[UnitResult]:
 
 def _check_constraints(job: SearchJob, codes: Codes, counterfactuals: Counterfactuals) -> None:
     """Raise a Failure if a search, which may be a user's own, made a change that the dataset does not allow."""
-    if counterfactuals.codes is None or not job.dataset.constrained:
+    if counterfactuals.codes is None or not job.dataset.has_constraints:
         return
     for j, feature in enumerate(job.dataset.features):
-        if not feature.may(codes[:, j], counterfactuals.codes[:, j]).all():
+        if not feature.allows(codes[:, j], counterfactuals.codes[:, j]).all():
             raise Failure(
                 f"{type(job.search).__name__} changed {feature.name} in a way that the dataset does not allow."
             )

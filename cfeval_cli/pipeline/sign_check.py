@@ -74,7 +74,7 @@ def _compute_drops(context: RunContext, rows: Ints) -> Floats:
     sample, removal = context.rows.take(rows), Marginal(draws=_N_DRAWS)
     explain = Omission({removal.name: removal}, removal=removal.name).fit(context.dataset, client)
     batch = Batch(sample.ids, sample.codes, sample.labels, seed=context.plan.settings.seed, component="signs")
-    return explain(batch).table(context.dataset.width)
+    return explain(batch).to_dense(context.dataset.n_features)
 
 
 def _compute_agreement(result: ExplainerResult, rows: Ints, drops: Floats) -> Floats:

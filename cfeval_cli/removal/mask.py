@@ -19,7 +19,7 @@ class Mask(Removal):
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Data without a mask token."""
-        return f"{spec.dataset.name} has no mask token" if spec.dataset.unknown is None else None
+        return f"{spec.dataset.name} has no mask token" if spec.dataset.mask_code is None else None
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """Nothing to prepare."""

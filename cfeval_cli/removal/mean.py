@@ -37,7 +37,7 @@ class Mean(Removal):
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """The means."""
         means = []
-        for j in range(dataset.width):
+        for j in range(dataset.n_features):
             seen = np.flatnonzero(dataset.frequencies[j]).astype(np.int32)
             means.append(dataset.frequencies[j][seen] @ model.embed_values(j, seen))
         return _Usual(np.stack(means))

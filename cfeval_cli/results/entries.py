@@ -112,15 +112,15 @@ def describe_dataset(dataset: Dataset, stored: Sequence[Split]) -> dict[str, Any
     lists: dict[tuple[str, ...], int] = {}  # texts share one vocabulary
     features = [
         {"name": feature.name, "values": lists.setdefault(feature.values, len(lists)), "kind": feature.kind}
-        | ({"ordered": True} if feature.ordered else {})
-        | ({} if feature.missing is None else {"missing": feature.missing})
-        | ({} if feature.moves == "any" else {"moves": feature.moves})
+        | ({"ordered": True} if feature.is_ordered else {})
+        | ({} if feature.missing_code is None else {"missing": feature.missing_code})
+        | ({} if feature.allowed_change == "any" else {"moves": feature.allowed_change})
         | ({"candidates": dataset.candidates[j].tolist()} if feature.kind == "number" else {})
         for j, feature in enumerate(dataset.features)
     ]
     content: dict[str, Any] = {
         "name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes),
-        "features": features, "values": list(lists), "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
+        "features": features, "values": list(lists), "unknown": dataset.mask_code, "fitted": dict(dataset.fitted),
     }  # fmt: skip
     if dataset.spellings is not None and dataset.with_spellings() is dataset:
         content["spellings"] = _describe_spellings(dataset.spellings, [split.codes for split in stored])
@@ -164,8 +164,8 @@ def build_explained_entries(results: Mapping[str, ExplainerResult]) -> dict[str,
         name: {
             "known": result.n_cached,
             "seconds": round(result.cost.seconds, 3),
-            "faults": len(result.faults),
-            "reasons": result.reasons,
+            "faults": len(result.failures),
+            "reasons": result.failure_summary,
         }
         for name, result in results.items()
     }

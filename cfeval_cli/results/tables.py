@@ -41,7 +41,7 @@ def make_instances_builders(
     nothing = np.full(len(instances), np.nan)
     is_binary = probabilities is not None and probabilities.shape[1] == 2
     names = [(*feature.values, "") for feature in dataset.features]
-    words = dataset.words(instances)
+    words = dataset.split_words(instances)
     columns: dict[str, Any] = {
         "instance": instances.ids,
         "label": instances.labels,
@@ -107,7 +107,7 @@ def build_explanations(ids: Ints, results: Mapping[str, ExplainerResult], part: 
                 for rows, explanation in zip(features, explanations.values(), strict=True)
                 for row, scores in zip(rows, explanation.scores, strict=True)
             ],
-            "fault": pd.array([result.faults.get(i) for result in results.values() for i in positions], "str"),
+            "fault": pd.array([result.failures.get(i) for result in results.values() for i in positions], "str"),
         }
     )
 

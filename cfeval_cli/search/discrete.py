@@ -83,7 +83,7 @@ class Discrete(Search):
 
     def check(self, dataset: Dataset, k: int) -> None:
         """Raise a UserError if an explanation of k features could have more than `max_candidates` combinations."""
-        sizes = sorted(((_count_values(dataset, j, k), j) for j in range(dataset.width)), reverse=True)[:k]
+        sizes = sorted(((_count_values(dataset, j, k), j) for j in range(dataset.n_features)), reverse=True)[:k]
         needed = prod(size for size, _ in sizes)
         if needed > self.max_candidates:
             factors = " × ".join(f"{size:,} ({dataset.features[j].name})" for size, j in sizes)
@@ -95,7 +95,9 @@ class Discrete(Search):
     def workload(self, dataset: Dataset, features: Ints) -> Workload:
         """Return the mean number of combinations."""
         k = features.shape[1]
-        sizes = np.array([*(_count_values(dataset, j, k) for j in range(dataset.width)), 1])  # NO_FEATURE = -1 has one
+        sizes = np.array(
+            [*(_count_values(dataset, j, k) for j in range(dataset.n_features)), 1]
+        )  # NO_FEATURE = -1 has one
         settings = ["dataset.search_words"] if dataset.padded else []
         settings += ["dataset.candidates"] if any(feature.kind == "number" for feature in dataset.features) else []
         settings += ["k"] if k > 1 else []
@@ -103,7 +105,7 @@ class Discrete(Search):
 
     def chunk(self, dataset: Dataset, k: int) -> int:
         """Return the number of instances in one call, which have about a million candidates."""
-        sizes = sorted((_count_values(dataset, j, k) for j in range(dataset.width)), reverse=True)
+        sizes = sorted((_count_values(dataset, j, k) for j in range(dataset.n_features)), reverse=True)
         return int(min(4096, max(16, _CHUNK_CANDIDATES // prod(sizes[:k]))))
 
     def find(self, task: SearchTask) -> Counterfactuals:
@@ -217,7 +219,7 @@ class _Candidates:
         table = np.concatenate([table, np.array([ABSENT], dtype=np.int32)])
         begin, sizes = np.where(is_feature, begin[features], len(table) - 1), np.where(is_feature, sizes[features], 1)
         own_position = None
-        if len(own) > 1 or task.dataset.constrained:
+        if len(own) > 1 or task.dataset.has_constraints:
             begin, sizes, own_position = _limit_to_permitted(task.dataset, features, own, is_feature, begin, sizes)
         return _Candidates(own, begin, sizes, table, own_position)
 
@@ -331,7 +333,7 @@ class _BestCandidates:
 
 def _count_values(dataset: Dataset, feature: int, k: int) -> int:
     """Return the largest number of values of a feature that the search evaluates; of several, one may keep its own."""
-    if not dataset.free[feature]:
+    if not dataset.is_changeable[feature]:
         return 1
     size = len(dataset.candidates[feature])
     return size if k == 1 else min(size + 1, len(dataset.features[feature].values))
@@ -348,7 +350,7 @@ def _limit_to_permitted(
     is_limited = False
     for j in np.unique(features[is_feature]).tolist():
         here = is_feature & (features == j)
-        first, last = dataset.reach(j, own[here])
+        first, last = dataset.find_reachable(j, own[here])
         position = np.searchsorted(dataset.candidates[j], own[here])
         is_candidate = dataset.candidates[j].take(position, mode="clip") == own[here]
         is_reachable = is_candidate & (first <= position) & (position < last)
@@ -356,5 +358,5 @@ def _limit_to_permitted(
         begin[here] += first
         sizes[here] = last - first + adds_own
         own_position[here] = np.where(adds_own, np.clip(position - first, 0, last - first), -1)
-        is_limited |= dataset.features[j].moves != "any"
+        is_limited |= dataset.features[j].allowed_change != "any"
     return begin, sizes, own_position if is_limited or (own_position >= 0).any() else None

@@ -74,17 +74,17 @@ class Plan:
     def applied(self, spec: ModelSpec) -> Plan:
         """The plan for some data and a kind of model: what does not apply is left out with the reason, or refused."""
         dataset = spec.dataset
-        if self.settings.k > dataset.width:
-            raise UserError(f"k={self.settings.k} is more than the {dataset.width} features of {dataset.name}.")
+        if self.settings.k > dataset.n_features:
+            raise UserError(f"k={self.settings.k} is more than the {dataset.n_features} features of {dataset.name}.")
         check_size(dataset, self.settings.n_explain)
         self.search.check(dataset, self.settings.k)
         if reason := self.search.not_applicable_reason(spec):
             raise UserError(f"search: {self.search.label} {reason}.")
-        one_way = next((feature for feature in dataset.features if feature.moves in ("up", "down")), None)
+        one_way = next((feature for feature in dataset.features if feature.allowed_change in ("up", "down")), None)
         if self.search.moves and one_way is not None:
             raise UserError(
-                f"dataset.only.{one_way.name}={one_way.moves}: a moved embedding goes neither up nor down. Use "
-                "search=discrete, or dataset.immutable."
+                f"dataset.only.{one_way.name}={one_way.allowed_change}: a moved embedding goes neither up nor down. "
+                "Use search=discrete, or dataset.immutable."
             )
         if reason := self.distance.not_applicable_reason(spec, self.search):
             raise UserError(reason)

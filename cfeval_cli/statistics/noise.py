@@ -50,7 +50,7 @@ def named(
     lines = []
     for name, again in second.items():
         before = first[name]
-        failed = np.isin(rows, list(before.faults)) | np.isin(np.arange(len(rows)), list(again.faults))
+        failed = np.isin(rows, list(before.failures)) | np.isin(np.arange(len(rows)), list(again.failures))
         told = _taken(before.explanation, rows[~failed]), _taken(again.explanation, np.flatnonzero(~failed))
         lines.append({"explainer": name, "asked": len(rows), **_line(*told, k, confidence)})
     return pd.DataFrame(lines, columns=COLUMNS)
@@ -62,12 +62,12 @@ def _taken(explanation: Explanation, rows: Ints) -> Explanation:
 
 def _line(one: Explanation, two: Explanation, k: int, confidence: float) -> dict[str, Any]:
     """What is told of two explanations of the same instances; where both name nothing, nothing is compared."""
-    common, larger, same = compared(one.top(k), two.top(k))
+    common, larger, same = compared(one.top_k(k), two.top_k(k))
     there = larger > 0
     many, alike = int(there.sum()), int(same[there].sum())
     low, high = compute_proportion_interval(alike, many, confidence)
     width = max(one.features.shape[1], two.features.shape[1])
-    listed = (one.top(width) == two.top(width)).all(axis=1)
+    listed = (one.top_k(width) == two.top_k(width)).all(axis=1)
     told = {"instances": many, "low": low, "high": high, "deterministic": ""}
     if many:
         told |= {"same_features": alike / many, "overlap": (common[there] / larger[there]).mean()}

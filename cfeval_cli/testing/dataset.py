@@ -32,7 +32,7 @@ def check_dataset(dataset: Loadable, data_dir: Path | str) -> None:
 def _check_features(dataset: Dataset, name: str) -> None:
     require(len(dataset.classes) >= 2, f"{name} must have at least two classes.")
     require(len(set(dataset.classes)) == len(dataset.classes), f"{name} has a class twice.")
-    require(dataset.width >= 1, f"{name} must have at least one feature.")
+    require(dataset.n_features >= 1, f"{name} must have at least one feature.")
     names = [feature.name for feature in dataset.features]
     require(len(set(names)) == len(names), f"{name} has a feature's name twice.")
     for feature, frequency, candidates in zip(dataset.features, dataset.frequencies, dataset.candidates, strict=True):
@@ -50,7 +50,7 @@ def _check_features(dataset: Dataset, name: str) -> None:
 def _check_split(dataset: Dataset, split: Split, name: str) -> None:
     n = len(split)
     require(n, f"{name} has no rows.")
-    require_array(split.codes, (n, dataset.width), "i", f"{name}: codes")
+    require_array(split.codes, (n, dataset.n_features), "i", f"{name}: codes")
     require_array(split.labels, (n,), "i", f"{name}: labels")
     valid = (split.labels >= 0) & (split.labels < len(dataset.classes))
     require(valid.all(), f"{name} has labels that are no classes.")

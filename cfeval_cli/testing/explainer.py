@@ -98,7 +98,7 @@ def _explain(function: Callable[[Batch], Explanation], problem: Problem, order: 
     except NotExplained as error:
         require_text(str(error), f"{name}: the reason of NotExplained")
         if len(order) == 1:
-            return Explanation.ragged([[]])
+            return Explanation.from_lists([[]])
         return Explanation.concatenate([_explain(function, problem, order[i : i + 1], name) for i in range(len(order))])
     require((batch.codes == before).all(), f"{name} changes the codes that it is given.")
     require(isinstance(explanation, Explanation), f"{name} must return an Explanation, not {explanation!r}.")
@@ -112,7 +112,7 @@ def _check_explanation(explainer: Explainer, explanation: Explanation, problem: 
     require(features.ndim == 2, f"{name}: features must have the shape (n, K), not {features.shape}.")
     require_array(explanation.scores, features.shape, "f", f"{name}: scores")
     selected = features != NO_FEATURE
-    valid = (features[selected] >= 0) & (features[selected] < problem.dataset.width)
+    valid = (features[selected] >= 0) & (features[selected] < problem.dataset.n_features)
     require(valid.all(), f"{name} selects features that there are not.")
     require((selected[:, 1:] <= selected[:, :-1]).all(), f"{name}: NONE must stand behind all selected features.")
     for i, row in enumerate(features):
@@ -126,5 +126,5 @@ def _check_explanation(explainer: Explainer, explanation: Explanation, problem: 
 
 def _require_same(one: Explanation, two: Explanation, tolerance: float, message: str) -> None:
     width = max(one.features.shape[1], two.features.shape[1])
-    require((one.top(width) == two.top(width)).all(), message)
+    require((one.top_k(width) == two.top_k(width)).all(), message)
     require_equal(one.scores[one.features != NO_FEATURE], two.scores[two.features != NO_FEATURE], message, tolerance)

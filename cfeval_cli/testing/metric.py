@@ -99,8 +99,8 @@ def _make_inputs(problem: Problem) -> MetricInput:
     for i, row in enumerate(rows.codes):
         own = rng.permutation(np.flatnonzero(row >= 0))[: None if i else 1]
         pairs.append(list(zip(own.tolist(), np.sort(rng.normal(size=len(own)))[::-1].tolist(), strict=True)))
-    explanation = Explanation.ragged(pairs)
-    features = explanation.top(_K)
+    explanation = Explanation.from_lists(pairs)
+    features = explanation.top_k(_K)
     levels = [
         level for level in (Access.LABEL, Access.PROBABILITY) if problem.spec.missing_access_reason(level) is None
     ]

@@ -115,7 +115,7 @@ def _check_predictions(model: Model, dataset: Dataset, name: str) -> None:
 
 def _check_reads(model: HasReadFeatures, dataset: Dataset, name: str) -> None:
     reads = model.get_used_features()
-    require_array(reads, (dataset.width,), "b", f"{name}: reads()")
+    require_array(reads, (dataset.n_features,), "b", f"{name}: reads()")
     if not isinstance(model, Classifier | Probabilistic | BinaryModel):
         raise AssertionError(f"{name} has neither predict() nor predict_proba().")
     for j in np.flatnonzero(~reads).tolist():
@@ -161,7 +161,8 @@ def _check_white_box(model: Model, dataset: Dataset, name: str) -> None:
         same = np.allclose(model.compute_logits(codes), expected[:, 1] - expected[:, 0], atol=_CLOSE)
         require(same, f"{name}: compute_logits() and predict_proba() disagree.")
         require(
-            np.asarray(model.get_slopes()).shape[0] == dataset.width, f"{name}: get_slopes() must have a row a feature."
+            np.asarray(model.get_slopes()).shape[0] == dataset.n_features,
+            f"{name}: get_slopes() must have a row a feature.",
         )
     if isinstance(model, HasAdditiveEffects):
         effects = model.compute_effects(codes, of)
@@ -172,7 +173,7 @@ def _check_white_box(model: Model, dataset: Dataset, name: str) -> None:
             message = f"{name}: compute_effects() and compute_value_effects() disagree."
             require_equal(effects[there, j], expected, message)
         require_array(
-            model.compute_mean_effects(), (len(dataset.classes), dataset.width), "f", f"{name}: mean_effects()"
+            model.compute_mean_effects(), (len(dataset.classes), dataset.n_features), "f", f"{name}: mean_effects()"
         )
     if isinstance(model, HasLeaves):
         leaves = model.get_leaves()

@@ -87,8 +87,8 @@ def make_table(seed: int = 0) -> Dataset:
     sizes = (3, 4, 3, 8)
     features = (
         Feature("colour", ("red", "green", "blue")),
-        Feature("grade", ("low", "fair", "good", "best"), ordered=True),
-        Feature("origin", ("north", "south", "west"), moves="none"),
+        Feature("grade", ("low", "fair", "good", "best"), is_ordered=True),
+        Feature("origin", ("north", "south", "west"), allowed_change="none"),
         Feature("size", tuple(f"{x:g}" for x in range(8)), kind="number", numbers=np.arange(8.0)),
     )
     codes = np.stack([rng.integers(0, size, N_TRAIN + 2 * N_TEST) for size in sizes], axis=1).astype(np.int32)
@@ -120,7 +120,7 @@ def make_text(seed: int = 0, width: int = 5, words: int = 9) -> Dataset:
     return Dataset(
         name="text", kind="text", features=tuple(Feature(f"word {j}", values, kind="token") for j in range(width)),
         classes=("no", "yes"), train=train, validation=validation, test=test, frequencies=(frequency,) * width,
-        candidates=(np.arange(words - 1, dtype=np.int32),) * width, unknown=words - 1,
+        candidates=(np.arange(words - 1, dtype=np.int32),) * width, mask_code=words - 1,
     )  # fmt: skip
 
 
@@ -128,8 +128,8 @@ def make_linear(dataset: Dataset, seed: int = 0, dimension: int = 2) -> LinearMo
     """Return a model with random embeddings and weights; the features of a text share one table."""
     rng = np.random.default_rng(seed)
     tables = [rng.normal(size=(len(feature.values), dimension)) for feature in dataset.features]
-    tables = [tables[0]] * dataset.width if dataset.padded else tables
-    weights = rng.normal(size=(dataset.width, dimension))
+    tables = [tables[0]] * dataset.n_features if dataset.padded else tables
+    weights = rng.normal(size=(dataset.n_features, dimension))
     means = np.zeros(weights.shape)
     for j, (table, column) in enumerate(zip(tables, dataset.train.codes.T, strict=True)):
         means[j] = table[column[column != ABSENT]].mean(axis=0)
@@ -146,7 +146,7 @@ class _Chances:
     @staticmethod
     def make(dataset: Dataset) -> _Chances:
         size = max(len(feature.values) for feature in dataset.features)
-        shape = (len(dataset.classes), dataset.width, dataset.width, size, size)
+        shape = (len(dataset.classes), dataset.n_features, dataset.n_features, size, size)
         return _Chances(np.random.default_rng(0).normal(size=shape))
 
     def predict_proba(self, codes: Codes) -> Floats:

@@ -48,7 +48,7 @@ def _check_on(removal: Removal, problem: Problem) -> None:
     if ready.value is not None:
         require(isinstance(ready.value, int | np.integer), f"{name}: value must be a code.")
     if ready.vectors is not None:
-        shape = (dataset.width, ready.vectors.shape[-1])
+        shape = (dataset.n_features, ready.vectors.shape[-1])
         require_array(ready.vectors, shape, "f", f"{name}: vectors")
         require(np.isfinite(ready.vectors).all(), f"{name}: vectors must be finite.")
 

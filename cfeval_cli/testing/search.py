@@ -141,5 +141,5 @@ def _check_exchanged(found: Counterfactuals, task: SearchTask, name: str) -> Non
     for row, j in zip(rows.tolist(), features.tolist(), strict=True):
         own, new = task.codes[row, j], codes[row, j]
         require(new in task.dataset.candidates[j], f"{name} uses a value that is not among the candidates.")
-        is_allowed = task.dataset.features[j].may(np.array(own), np.array(new))
+        is_allowed = task.dataset.features[j].allows(np.array(own), np.array(new))
         require(bool(is_allowed), f"{name} changes a feature in a way that the data do not permit.")

@@ -14,7 +14,7 @@ _ROWS = 1 << 16  # that a model is asked about at once
 
 def cost(dataset: Dataset, size: int = 1) -> int:
     """How many rows an instance takes for all sets of so many features."""
-    sizes = [len(dataset.alternatives(j)) for j in range(dataset.width) if dataset.free[j]]
+    sizes = [len(dataset.get_alternatives(j)) for j in range(dataset.n_features) if dataset.is_changeable[j]]
     if size == 1:
         return sum(sizes)
     return sum(int(np.prod(some)) for some in combinations(sizes, size))
@@ -27,7 +27,7 @@ def tried(
 
     Of a model that tells labels only, 1 where it says the same and 0 where it does not.
     """
-    values = np.array(list(product(*(dataset.alternatives(j) for j in features))), dtype=np.int32)
+    values = np.array(list(product(*(dataset.get_alternatives(j) for j in features))), dtype=np.int32)
     step = max(1, _ROWS // max(1, len(values)))
     for start in range(0, len(rows), step):
         part = slice(start, min(start + step, len(rows)))
@@ -35,7 +35,7 @@ def tried(
         allowed = np.ones((len(some), len(values)), dtype=bool)
         for place, j in enumerate(features):
             own = some.codes[:, j][:, None]
-            allowed &= dataset.features[j].may(own, values[None, :, place]) & (own != values[None, :, place])
+            allowed &= dataset.features[j].allows(own, values[None, :, place]) & (own != values[None, :, place])
             allowed &= own != ABSENT  # padding of a text is not a feature
         # only what is allowed is asked
         who, which = np.nonzero(allowed)

@@ -59,9 +59,9 @@ class Contrast(Truth):
             return _drops(dataset, model, rows)
         lowest = [
             _lowest_allowed(dataset, model, j, rows)
-            if dataset.features[j].moves != "any"
-            else _lowest_other(model, j, dataset.alternatives(j), rows.codes[:, j], rows.labels)
-            for j in range(dataset.width)
+            if dataset.features[j].allowed_change != "any"
+            else _lowest_other(model, j, dataset.get_alternatives(j), rows.codes[:, j], rows.labels)
+            for j in range(dataset.n_features)
         ]
         return model.compute_effects(rows.codes, rows.labels) - np.stack(lowest, axis=1)
 
@@ -70,7 +70,7 @@ def _drops(dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
     """The largest drop (n, M) of the predicted class's probability; 0 where nothing may change."""
     before = model.predict_class_proba(rows.codes, rows.labels)
     drops = np.zeros(rows.codes.shape)
-    for j in range(dataset.width):
+    for j in range(dataset.n_features):
         for some, allowed, _, after in tried(dataset, model, rows, (j,)):
             lowest = np.where(allowed, after, np.inf).min(axis=1, initial=np.inf)
             drops[some, j] = np.where(np.isinf(lowest), 0.0, before[some] - lowest)
@@ -91,10 +91,10 @@ def _lowest_other(model: ModelClient, feature: int, values: Codes, own: Codes, l
 
 def _lowest_allowed(dataset: Dataset, model: ModelClient, feature: int, rows: Rows) -> Floats:
     """The same among the values that each row's may be exchanged for."""
-    own, values = rows.codes[:, feature], dataset.alternatives(feature)
+    own, values = rows.codes[:, feature], dataset.get_alternatives(feature)
     lowest = np.empty(len(own))
     for label in np.unique(rows.labels).tolist():
         effects, some = model.compute_value_effects(feature, label), rows.labels == label
-        others = np.where(dataset.allowed(feature, own[some]), effects[values], np.inf).min(axis=1, initial=np.inf)
+        others = np.where(dataset.find_allowed(feature, own[some]), effects[values], np.inf).min(axis=1, initial=np.inf)
         lowest[some] = np.where(np.isinf(others), effects[own[some]], others)
     return lowest

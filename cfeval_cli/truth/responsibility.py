@@ -73,7 +73,7 @@ class Responsibility(Truth):
         if pairs:
             _add_pairs(dataset, model, rows, alone, values)
         importance = np.where(rows.codes == ABSENT, -np.inf, values)
-        if np.count_nonzero(dataset.free) <= (_PAIRS if pairs else 1):
+        if np.count_nonzero(dataset.is_changeable) <= (_PAIRS if pairs else 1):
             return TruthEstimate(importance)
         # a larger set can give a feature of value 0 a positive value: by how much is not known
         unknown = np.full(len(rows), np.nan)
@@ -85,7 +85,7 @@ class Responsibility(Truth):
 def _alone(dataset: Dataset, model: ModelClient, rows: Rows) -> Bools:
     """Whether each feature (n, M) can flip the prediction by itself."""
     alone = np.zeros(rows.codes.shape, dtype=bool)
-    for j in np.flatnonzero(dataset.free).tolist():
+    for j in np.flatnonzero(dataset.is_changeable).tolist():
         for some, _, flips, _ in tried(dataset, model, rows, (j,)):
             alone[some, j] = flips.any(axis=1)
     return alone
@@ -93,7 +93,7 @@ def _alone(dataset: Dataset, model: ModelClient, rows: Rows) -> Bools:
 
 def _add_pairs(dataset: Dataset, model: ModelClient, rows: Rows, alone: Bools, values: Floats) -> None:
     """Write 1/2 for features that flip with another one, neither of which flips alone."""
-    for pair in combinations(np.flatnonzero(dataset.free).tolist(), _PAIRS):
+    for pair in combinations(np.flatnonzero(dataset.is_changeable).tolist(), _PAIRS):
         open_to = np.flatnonzero(~alone[:, pair].any(axis=1))
         for some, _, flips, _ in tried(dataset, model, rows.take(open_to), pair):
             both = open_to[some][flips.any(axis=1)]
@@ -102,7 +102,7 @@ def _add_pairs(dataset: Dataset, model: ModelClient, rows: Rows, alone: Bools, v
 
 def of_tree(dataset: Dataset, leaves: Leaves, rows: Rows) -> Floats:
     """From the contrastive explanations: minimal ones among the sets in which x disagrees with another class's leaf."""
-    classes, width = leaves.probabilities.argmax(axis=1), dataset.width
+    classes, width = leaves.probabilities.argmax(axis=1), dataset.n_features
     values = np.zeros(rows.codes.shape)
     step = max(1, _CELLS // (len(classes) * max(len(classes), width)))
     for start in range(0, len(rows), step):
@@ -122,6 +122,6 @@ def of_tree(dataset: Dataset, leaves: Leaves, rows: Rows) -> Floats:
 
 def _reachable(dataset: Dataset, leaves: Leaves, feature: int, rows: Rows) -> Bools:
     """Whether each leaf (n, L) takes a value that a row's may be exchanged for."""
-    allowed = dataset.allowed(feature, rows.codes[:, feature])
-    taken = leaves.boxes[feature][:, dataset.alternatives(feature)]
+    allowed = dataset.find_allowed(feature, rows.codes[:, feature])
+    taken = leaves.boxes[feature][:, dataset.get_alternatives(feature)]
     return np.asarray(allowed.astype(np.float32) @ taken.T.astype(np.float32) > 0)

@@ -85,7 +85,7 @@ class Shapley(Truth):
             return TruthEstimate(_without_noise(of_tree(model.get_leaves(), dataset.train.codes, rows)))
         background = self._background(dataset)
         reads = model.get_used_features()
-        players = np.arange(dataset.width) if reads is None else np.flatnonzero(reads)
+        players = np.arange(dataset.n_features) if reads is None else np.flatnonzero(reads)
         values = np.zeros(rows.codes.shape)
         cost = _coalition_rows(background, players) if len(players) <= _MOST else self.budget + 1
         if cost <= self.budget:

@@ -25,5 +25,5 @@ class Used(Truth):
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """The same for every row."""
         reads = model.get_used_features()
-        every = np.ones(dataset.width) if reads is None else reads.astype(np.float64)
+        every = np.ones(dataset.n_features) if reads is None else reads.astype(np.float64)
         return np.tile(every, (len(rows), 1))

@@ -215,7 +215,7 @@ def test_how_far_it_is_can_be_seen_and_an_explainer_that_fails_everywhere_is_a_w
             predict_proba, *frames, label="paid", explainers=["random", "omission"], attributions={"mine": empty},
             metrics=["validity"], n_explain=5, settings=QUICK, progress=True,
         )  # fmt: skip
-    assert run.record.explained["mine"].faults == 5
+    assert run.record.explained["mine"].failures == 5
     shown = capsys.readouterr().err
     assert "explain: random: 5 to do" in shown and "explain: random" in (run.folder / "run.log").read_text()
 

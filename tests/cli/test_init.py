@@ -78,13 +78,13 @@ def test_the_comment_on_suspected_numbers_is_the_line_to_write(data, tmp_path):
     write_file(table(), tmp_path / "loans.csv", "csv")
     data("init", "loans.csv", "--label", "default")
     file = tmp_path / "conf" / "dataset" / "loans.yaml"
-    assert not any(f.missing for f in loaded(file).features if f.name in ("children", "score"))
+    assert not any(f.missing_code for f in loaded(file).features if f.name in ("children", "score"))
     lines = [line for line in file.read_text().splitlines() if not line.startswith("missing:")]
     file.write_text("\n".join(line.removeprefix("# ") if line.startswith("# missing:") else line for line in lines))
     features = {feature.name: feature for feature in loaded(file).features}
     for name, gone in (("children", -9), ("score", 999)):
-        assert features[name].missing is not None and gone not in features[name].numbers
-    assert features["seen"].missing is not None and features["age"].missing is None
+        assert features[name].missing_code is not None and gone not in features[name].numbers
+    assert features["seen"].missing_code is not None and features["age"].missing_code is None
     assert -9 in features["temperature"].numbers  # where it is a number like others
 
 
@@ -171,7 +171,7 @@ def test_texts(data, tmp_path, header, capsys):
     long = "\n".join([f"{'word ' * 150}{i}\t{i % 2}" for i in range(20)])
     (tmp_path / "long.tsv").write_text(f"review\tstars\n{long}")
     data("init", "long.tsv", "--label", "stars")
-    assert loaded(tmp_path / "conf" / "dataset" / "long.yaml").width == 100
+    assert loaded(tmp_path / "conf" / "dataset" / "long.yaml").n_features == 100
 
 
 STRANGE = ["a b", "no", "1e5", "${k}", "x: y", "# z", "'q'", 'd"d', "é", "[1]", "=1+1", "{b}", "~", "null", "1"]
@@ -281,7 +281,9 @@ def test_every_setting_of_a_table_can_be_overridden_without_a_plus(data, tmp_pat
         cfg = compose.compose_run(["dataset=loans", *(f"dataset.{word}" for word in words)], find_conf_folder())
     dataset = instantiate(cfg.dataset, _convert_="all").load(tmp_path, 0)
     assert len(dataset.test) == 12
-    assert {feature.name: feature.moves for feature in dataset.features if feature.moves != "any"} == {
+    assert {
+        feature.name: feature.allowed_change for feature in dataset.features if feature.allowed_change != "any"
+    } == {
         "home": "none",
         "age": "up",
     }
@@ -299,7 +301,7 @@ def test_every_setting_of_texts_can_be_overridden_without_a_plus(data, tmp_path)
     with compose.packaged_configs():
         cfg = compose.compose_run(["dataset=reviews", *words], find_conf_folder())
     dataset = instantiate(cfg.dataset, _convert_="all").load(tmp_path, 0)
-    assert (len(dataset.train), dataset.width, len(dataset.candidates[0])) == (18, 4, 5)
+    assert (len(dataset.train), dataset.n_features, len(dataset.candidates[0])) == (18, 4, 5)
 
 
 @pytest.mark.parametrize(

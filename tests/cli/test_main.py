@@ -55,7 +55,7 @@ class Endless(Explainer):
                 Path(f"at-work-{os.getpid()}").touch()
                 while True:
                     time.sleep(1)
-            return Explanation.ranked(np.zeros(batch.codes.shape), batch.codes >= 0)
+            return Explanation.from_scores(np.zeros(batch.codes.shape), batch.codes >= 0)
         return function
 """
 PATIENCE = 300  # seconds, of which none pass if all is well

@@ -131,9 +131,9 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
     dataset, model = problem
     rng = np.random.default_rng(seed)
     codes = dataset.test.codes
-    n, k = len(codes), int(rng.integers(1, dataset.width + 1))
+    n, k = len(codes), int(rng.integers(1, dataset.n_features + 1))
     of = rng.integers(0, 2, n)  # not the predicted class only
-    features = np.stack([rng.permutation(dataset.width)[:k] for _ in codes])
+    features = np.stack([rng.permutation(dataset.n_features)[:k] for _ in codes])
     features[rng.random(features.shape) < 0.2] = NO_FEATURE
     one, two = open_client(model, Access.GRADIENT), open_client(Pairs(model), Access.GRADIENT)
 
@@ -287,7 +287,7 @@ def test_single_values_are_embedded_as_in_whole_rows(problem, seed):
     dataset, model = problem
     rng = np.random.default_rng(seed)
     codes = dataset.test.codes
-    rows, features = rng.integers(0, len(codes), 9), rng.integers(0, dataset.width, 9)
+    rows, features = rng.integers(0, len(codes), 9), rng.integers(0, dataset.n_features, 9)
     expected = embed_rows(model, codes)[rows, features]
     for known in (model, Pairs(model)):
         assert (embed_features(known, features, codes[rows, features]) == expected).all()

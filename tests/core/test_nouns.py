@@ -46,22 +46,22 @@ def test_tables_and_sentences_are_decoded():
 
 def test_numbers_are_decoded_as_numbers_and_what_is_missing_as_nothing():
     dataset = make_dataset([3, 2, 3], n=4)
-    number = Feature("age", ("3", "5", "missing"), kind="number", numbers=np.array([3.0, 5.0, np.nan]), missing=2)
+    number = Feature("age", ("3", "5", "missing"), kind="number", numbers=np.array([3.0, 5.0, np.nan]), missing_code=2)
     whole = Feature("count", ("1", "2"), kind="number", numbers=np.array([1, 2]))
-    colour = Feature("colour", ("blue", "red", "missing"), missing=2)
+    colour = Feature("colour", ("blue", "red", "missing"), missing_code=2)
     mixed = replace(dataset, features=(number, whole, colour), candidates=(*dataset.candidates[:2], np.array([0, 1])))
     table = mixed.decode(np.array([[0, 1, 0], [2, 0, 2]], dtype=np.int32))
     expected = pd.DataFrame({"age": [3.0, np.nan], "count": [2, 1], "colour": ["blue", np.nan]})
     pd.testing.assert_frame_equal(table, expected)
     alone = mixed.decode(np.array([[2, 1, 2]], dtype=np.int32))  # of the same types, though all is missing
     pd.testing.assert_frame_equal(alone, expected.iloc[1:].assign(count=2).reset_index(drop=True))
-    assert mixed.alternatives(0).tolist() == [0, 1, 2] and mixed.alternatives(2).tolist() == [0, 1, 2]
+    assert mixed.get_alternatives(0).tolist() == [0, 1, 2] and mixed.get_alternatives(2).tolist() == [0, 1, 2]
     fewer = replace(mixed, candidates=(np.array([1], dtype=np.int32), *mixed.candidates[1:]))
-    assert fewer.alternatives(0).tolist() == [1]
+    assert fewer.get_alternatives(0).tolist() == [1]
     prints = {mixed.fingerprint, fewer.fingerprint, dataset.fingerprint}
     other = replace(number, numbers=np.array([3.0, 5.5, np.nan]))
     prints |= {
-        replace(mixed, features=(one, whole, colour)).fingerprint for one in (other, replace(number, missing=None))
+        replace(mixed, features=(one, whole, colour)).fingerprint for one in (other, replace(number, missing_code=None))
     }
     assert len(prints) == 5
 
@@ -71,47 +71,49 @@ def test_where_a_value_may_go_is_what_the_constraint_says(seed):
     dataset = with_constraints(make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4), seed)
     for j, feature in enumerate(dataset.features):
         codes = np.arange(len(feature.values), dtype=np.int32)
-        told = feature.may(codes[:, None], codes[None])
+        told = feature.allows(codes[:, None], codes[None])
         assert told.tolist() == [[permitted(feature, a, b) for b in codes] for a in codes]
-        first, last = dataset.reach(j, codes)
+        first, last = dataset.find_reachable(j, codes)
         for own in codes:
             tried = dataset.candidates[j][first[own] : last[own]].tolist()
             others = [v for v in dataset.candidates[j].tolist() if permitted(feature, own, v)]
-            assert tried == (others if feature.moves == "any" else [v for v in others if v != own])
-        allowed = dataset.allowed(j, codes)
-        others = dataset.alternatives(j)
+            assert tried == (others if feature.allowed_change == "any" else [v for v in others if v != own])
+        allowed = dataset.find_allowed(j, codes)
+        others = dataset.get_alternatives(j)
         assert allowed.tolist() == [[a != b and permitted(feature, a, b) for b in others] for a in codes]
-    assert dataset.free.tolist() == [feature.moves != "none" for feature in dataset.features]
+    assert dataset.is_changeable.tolist() == [feature.allowed_change != "none" for feature in dataset.features]
     asked = choose_features(dataset, 3, seed)
     asked[::2, -1] = NO_FEATURE
     for before, after in zip(asked, editable(dataset, asked), strict=True):
-        kept = [j for j in before if j != NO_FEATURE and dataset.free[j]]
+        kept = [j for j in before if j != NO_FEATURE and dataset.is_changeable[j]]
         assert after.tolist() == kept + [NO_FEATURE] * (3 - len(kept))
     free = make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4)
-    assert (dataset.fingerprint != free.fingerprint) == dataset.constrained and not free.constrained
+    assert (dataset.fingerprint != free.fingerprint) == dataset.has_constraints and not free.has_constraints
 
 
 def test_the_mask_is_no_value_that_a_feature_can_have():
     dataset = make_dataset([3, 3], unknown=1)
-    assert dataset.values(0).tolist() == [0, 2] and dataset.mask == 1
-    assert make_dataset([3, 3]).values(0).tolist() == [0, 1, 2]
+    assert dataset.get_values(0).tolist() == [0, 2] and dataset.mask == 1
+    assert make_dataset([3, 3]).get_values(0).tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="toy has no mask token"):
         _ = make_dataset([3, 3]).mask
 
 
 def test_an_explanation_is_cut_filled_and_ranked():
-    told = Explanation.ranked(np.array([[1.0, 3.0, 3.0, 9.0]]), np.array([[True, True, True, False]]))
+    told = Explanation.from_scores(np.array([[1.0, 3.0, 3.0, 9.0]]), np.array([[True, True, True, False]]))
     assert told.features.tolist() == [[1, 2, 0, NO_FEATURE]] and np.isnan(told.scores[0, 3])
-    assert told.top(2).tolist() == [[1, 2]] and told.top(6).tolist() == [[1, 2, 0, NO_FEATURE, NO_FEATURE, NO_FEATURE]]
-    ragged = Explanation.ragged([[(2, 0.5)], [], [(1, 3.0), (0, 1.0)]])
+    assert told.top_k(2).tolist() == [[1, 2]] and told.top_k(6).tolist() == [
+        [1, 2, 0, NO_FEATURE, NO_FEATURE, NO_FEATURE]
+    ]
+    ragged = Explanation.from_lists([[(2, 0.5)], [], [(1, 3.0), (0, 1.0)]])
     assert ragged.features.tolist() == [[2, NO_FEATURE], [NO_FEATURE, NO_FEATURE], [1, 0]] and len(ragged) == 3
-    assert Explanation.ragged([]).features.shape == (0, 0)
+    assert Explanation.from_lists([]).features.shape == (0, 0)
     rng = np.random.default_rng(0)
     drawn = [
         [(int(j), float(rng.integers(-2, 3))) for j in rng.permutation(5)[: rng.integers(0, 6)]] for _ in range(200)
     ]
-    by_size = Explanation.ragged([sorted(row, key=lambda one: (-abs(one[1]), one[0])) for row in drawn])
-    again = Explanation.ragged(drawn).reordered(np.abs)
+    by_size = Explanation.from_lists([sorted(row, key=lambda one: (-abs(one[1]), one[0])) for row in drawn])
+    again = Explanation.from_lists(drawn).sort_by(np.abs)
     assert np.array_equal(again.features, by_size.features)
     assert np.array_equal(again.scores, by_size.scores, equal_nan=True)
 
@@ -136,8 +138,8 @@ def test_each_instance_has_a_stream_of_its_own():
 
 
 def test_reasons_are_told_with_how_often():
-    told = ExplainerResult(Explanation.ragged([]), Cost(), 0, {1: "a", 2: "b", 3: "b"})
-    assert told.reasons == "b (2); a (1)"
+    told = ExplainerResult(Explanation.from_lists([]), Cost(), 0, {1: "a", 2: "b", 3: "b"})
+    assert told.failure_summary == "b (2); a (1)"
 
 
 def test_parts_of_a_task_and_of_what_was_found_fit_together():

@@ -17,9 +17,9 @@ def test_the_value_that_leaves_least(seed, constrained, access):
     dataset = with_constraints(dataset, seed) if constrained else dataset
     model, rng = make_linear(dataset, seed), np.random.default_rng(seed)
     whole = dataset.test.codes
-    said, features = labels(model, whole), rng.integers(0, dataset.width, 12)
+    said, features = labels(model, whole), rng.integers(0, dataset.n_features, 12)
     codes = whole.copy()  # which may have been edited elsewhere
-    other = (features + 1) % dataset.width
+    other = (features + 1) % dataset.n_features
     codes[np.arange(12), other] = np.where(codes[np.arange(12), other] == ABSENT, ABSENT, 0)
     own = whole[np.arange(12), features]
     found = single.tried(dataset, open_client(model, access), codes, said, own, features, 100)

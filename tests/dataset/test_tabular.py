@@ -94,12 +94,12 @@ def test_numbers_equal_what_pandas_reads(numbers, as_integers):
     expected = pd.read_csv(io.StringIO("x,y\n" + "".join(f"{cell},\n" for cell in cells)))["x"]
     if expected.notna().any():
         pd.testing.assert_series_equal(pd.Series(feature.numbers[codes], name="x"), expected, check_exact=True)
-    known = feature.numbers[: feature.missing]
-    assert (np.diff(known) > 0).all() and (feature.missing is None) == all(cells)
+    known = feature.numbers[: feature.missing_code]
+    assert (np.diff(known) > 0).all() and (feature.missing_code is None) == all(cells)
     assert len(set(feature.values)) == len(feature.values)
     for cell, code in zip(cells, codes, strict=True):
         assert feature.values[code] == "missing" if not cell else float(feature.values[code]) == float(cell)
-    assert feature.kind == "number" and feature.rising and not feature.ordered
+    assert feature.kind == "number" and feature.is_ordinal and not feature.ordered
 
 
 def test_whole_numbers_keep_all_digits_and_names_are_short():
@@ -115,8 +115,8 @@ def test_whole_numbers_keep_all_digits_and_names_are_short():
 def test_missing_is_a_separate_last_value(column):
     cells = ["red", None, "blue", "red"] if isinstance(column, Category) else ["3", None, "1", "2"]
     codes, feature, _ = column.encode("x", cells)
-    assert feature.missing == codes[1] == len(feature.values) - 1 and feature.values[-1] == "missing"
-    assert (np.delete(codes, 1) < feature.missing).all()
+    assert feature.missing_code == codes[1] == len(feature.values) - 1 and feature.values[-1] == "missing"
+    assert (np.delete(codes, 1) < feature.missing_code).all()
     without_missing = column.encode("x", [cell for cell in cells if cell])
     assert without_missing[1].missing is None and without_missing[1].values == feature.values[:-1]
     assert (without_missing[0] == np.delete(codes, 1)).all()
@@ -150,15 +150,19 @@ def test_candidates_are_quantiles_and_missing_if_training_rows_have_it(tmp_path)
     expected = {numbers[max(0, int(np.ceil(len(numbers) * share - 1e-9)) - 1)] for share in np.linspace(0, 1, 32)}
     age, gain, colour = data.features
     candidates = data.candidates[0]
-    assert set(age.numbers[candidates[:-1]]) == expected and candidates[-1] == age.missing and len(candidates) == 33
+    assert (
+        set(age.numbers[candidates[:-1]]) == expected and candidates[-1] == age.missing_code and len(candidates) == 33
+    )
     assert gain.values == ("5", "9", "missing") and data.candidates[1].tolist() == [0, 1, 2]
     assert colour.values == ("x", "y", "missing") and data.candidates[2].tolist() == [0, 1, 2]
     _, few = load_numbers(tmp_path, candidates=4, missing_share=0.0)
-    assert len(few.candidates[0]) == 4 and few.features[0].missing is None
+    assert len(few.candidates[0]) == 4 and few.features[0].missing_code is None
     assert few.candidates[1].tolist() == [0, 1, 2]
     only = load_numbers(tmp_path, rows=60, missing_share=1 / 60)[1]  # one or two rows
     for feature, codes, candidates in zip(only.features, only.train.codes.T, only.candidates, strict=True):
-        assert (feature.missing in candidates) == (feature.missing in codes) and (np.diff(candidates) > 0).all()
+        assert (feature.missing_code in candidates) == (feature.missing_code in codes) and (
+            np.diff(candidates) > 0
+        ).all()
 
 
 def test_decoded_rows_equal_what_pandas_reads(tmp_path):
@@ -207,7 +211,7 @@ def test_constraints_reach_the_features(tmp_path):
     write(tmp_path)
     features = {"age": "number", "colour": "category", "gain": "tiers"}
     data = make_table(features=features, immutable=["colour"], only={"age": "up", "gain": "down"}).load(tmp_path, 0)
-    assert [feature.moves for feature in data.features] == ["up", "none", "down"] and data.constrained
+    assert [feature.allowed_change for feature in data.features] == ["up", "none", "down"] and data.has_constraints
     assert not make_table(features=features).load(tmp_path, 0).constrained
     with pytest.raises(UserError, match=r"dataset\.only\.colour=up: a category has no up and down"):
         make_table(features=features, only={"colour": "up"}).load(tmp_path, 0)
@@ -254,11 +258,11 @@ def test_missing_markers_apply_to_all_columns_or_to_one(tmp_path):
     features = {"age": Number(), "colour": Category()}
     everywhere, age = (make_table(features=features, missing=m).load(tmp_path, 0) for m in ([-9], {"age": ["-9"]}))
     none = make_table(features=features).load(tmp_path, 0)
-    assert [f.missing is not None for f in everywhere.features] == [True, True]
-    assert [f.missing is not None for f in age.features] == [True, False]
-    assert [f.missing for f in none.features] == [None, None] and none.features[0].values[0] == "-9"
+    assert [f.missing_code is not None for f in everywhere.features] == [True, True]
+    assert [f.missing_code is not None for f in age.features] == [True, False]
+    assert [f.missing_code for f in none.features] == [None, None] and none.features[0].values[0] == "-9"
     for i, codes in zip(age.train.ids, age.train.codes, strict=True):
-        assert (codes[0] == age.features[0].missing) == (i % 5 == 0)
+        assert (codes[0] == age.features[0].missing_code) == (i % 5 == 0)
         assert (age.features[1].values[codes[1]] == "-9.0") == (i % 7 == 0)
 
 

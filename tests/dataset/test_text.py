@@ -37,7 +37,7 @@ def make_text_dataset(folder, **changes):
 def test_sentences_are_encoded_and_padded_to_the_longest(tmp_path):
     write_corpus(tmp_path)
     data = make_text_dataset(tmp_path).load(tmp_path, 0)
-    assert data.kind == "text" and data.width == max(len(s.split()) for s in SENTENCES)
+    assert data.kind == "text" and data.n_features == max(len(s.split()) for s in SENTENCES)
     assert [len(s) for s in (data.train, data.validation, data.test)] == [32, 4, 4]
     words = data.features[0].values
     assert all(feature.values is words for feature in data.features) and words[data.mask] == "<unk>"
@@ -280,7 +280,7 @@ def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
     part = replace(whole, max_tokens=3, sample=20)
     data, again, other = (part.load(tmp_path, seed) for seed in (0, 0, 1))
     ids = np.sort(np.concatenate([split.ids for split in (data.train, data.validation, data.test)]))
-    assert len(set(ids)) == 20 and data.width == 3 and data.fingerprint == again.fingerprint != other.fingerprint
+    assert len(set(ids)) == 20 and data.n_features == 3 and data.fingerprint == again.fingerprint != other.fingerprint
     assert (data.origin["rows_read"], data.origin["rows_used"]) == (60, 20)
     for i, text, words in zip(data.train.ids, data.train.texts, data.words(data.train), strict=True):
         assert text == f"<br />{'word ' * (i % 7)}No. {i}<br/>"
@@ -353,7 +353,7 @@ def test_words_after_max_tokens_are_no_features_but_stay_in_the_text(tmp_path, c
     n_cut = sum(len(_split_words(text)) > 3 for text in texts)
     assert f"{n_cut} of {len(texts)} texts have more than max_tokens=3 words" in message and "never features" in message
     data = plain.with_spellings()
-    assert data.width == 3
+    assert data.n_features == 3
     for split in (data.train, data.validation, data.test):
         assert list(split.texts) == [texts[i] for i in split.ids] == data.decode(split.codes)
     # whichever words are replaced, the rest of an explained text stays

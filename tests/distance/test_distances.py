@@ -25,7 +25,7 @@ def vector(dataset, model, space, row):
     for j, code in enumerate(row):
         size = len(dataset.features[j].values)
         table = model.tables[j] if space == "embedding" else np.eye(size)
-        if space == "scaled" and dataset.features[j].ordered:
+        if space == "scaled" and dataset.features[j].is_ordered:
             table = np.arange(size, dtype=float)[:, None]
         if space == "scaled" and dataset.features[j].kind == "number":
             table = on_its_scale(dataset, j)
@@ -36,20 +36,20 @@ def vector(dataset, model, space, row):
 def on_its_scale(dataset, j):
     """Numbers in units of the usual distance from the median, what is missing at the median and √2 off the line."""
     feature = dataset.features[j]
-    known = [feature.numbers[code] for code in dataset.train.codes[:, j] if code != feature.missing]
+    known = [feature.numbers[code] for code in dataset.train.codes[:, j] if code != feature.missing_code]
     middle = sorted(known)[len(known) // 2] if len(known) % 2 else sum(sorted(known)[len(known) // 2 - 1 :][:2]) / 2
     apart = [abs(x - middle) for x in known]
     unit = np.median(apart) or np.std(known) or 1.0
     table = [[(x - middle) / unit, 0.0] for x in feature.numbers]
-    if feature.missing is None:
+    if feature.missing_code is None:
         return np.array(table)[:, :1]
-    table[feature.missing] = [0.0, 2**0.5]
+    table[feature.missing_code] = [0.0, 2**0.5]
     return np.array(table)
 
 
 def with_order(dataset, rng):
     """Some features have values that stand in an order."""
-    features = tuple(replace(feature, ordered=bool(rng.random() < 0.5)) for feature in dataset.features)
+    features = tuple(replace(feature, is_ordered=bool(rng.random() < 0.5)) for feature in dataset.features)
     return replace(dataset, features=features)
 
 
@@ -85,8 +85,8 @@ def test_every_distance_is_its_definition(problem, space, kind, seed):
     measure = distance.fit(dataset, model, Access.GRADIENT)
     expected = brute_force(distance, dataset, model, space)
     codes = dataset.test.codes
-    k = int(rng.integers(1, dataset.width + 1))
-    features = rng.permutation(dataset.width)[:k]
+    k = int(rng.integers(1, dataset.n_features + 1))
+    features = rng.permutation(dataset.n_features)[:k]
     sizes = [len(dataset.features[j].values) for j in features]
     values = np.stack([rng.integers(0, size, 5) for size in sizes], axis=1).astype(np.int32)
     matrix = measure.matrix(codes, features, values)
@@ -124,8 +124,8 @@ def test_moved_embeddings_are_measured_by_the_same_definition(problem, kind, see
     measure = distance.fit(dataset, model, Access.GRADIENT)
     expected = brute_force(distance, dataset, model, "embedding")
     codes = dataset.test.codes
-    k = int(rng.integers(1, dataset.width + 1))
-    features = np.stack([rng.permutation(dataset.width)[:k] for _ in codes])
+    k = int(rng.integers(1, dataset.n_features + 1))
+    features = np.stack([rng.permutation(dataset.n_features)[:k] for _ in codes])
     if k > 1:
         features[::2, -1] = NO_FEATURE
     vectors = rng.normal(size=(len(codes), k, 2))

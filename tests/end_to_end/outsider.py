@@ -1032,7 +1032,7 @@ class Ranked:
         """τ (1 + B,) between two metrics, or None if they rank fewer than two."""
         key = (a, b, subset)
         if key not in self.taus:
-            names = self.ranked(a, b, subset)
+            names = self.from_scores(a, b, subset)
             self.taus[key] = kendall(self.order(a, names), self.order(b, names)) if len(names) > 1 else None
         return self.taus[key]
 
@@ -1048,7 +1048,7 @@ def agreements(run):
     for metric, variant, reference, agreement in agreements_of(run.record, run.drawn):
         pair, truth = (metric, variant), (agreement, reference)
         for subset in SUBSETS:
-            line = {"explainers": len(ranked.ranked(pair, truth, subset))}
+            line = {"explainers": len(ranked.from_scores(pair, truth, subset))}
             found[metric, variant, reference, agreement, subset] = line
             tau = ranked.tau(pair, truth, subset)
             if tau is None:

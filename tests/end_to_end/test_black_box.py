@@ -310,7 +310,7 @@ class Base(Explainer):
         first = int(open(self.where).read())
 
         def explain(batch):
-            order = np.r_[first, np.delete(np.arange(dataset.width), first)]
+            order = np.r_[first, np.delete(np.arange(dataset.n_features), first)]
             return Explanation(np.tile(order, (len(batch), 1)), np.tile(-np.arange(len(order)), (len(batch), 1)))
 
         return explain

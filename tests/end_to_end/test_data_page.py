@@ -32,7 +32,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize(("more", "sizes"), [("", (64, 8, 8)), (BY_COLUMN, (40, 20, 20)), (BY_FILES, (64, 16, 80))])
 def test_the_yaml_of_the_page_reads_a_file_as_it_says(folder, more, sizes):
     data = instantiate(yaml.safe_load(LOANS + more), _convert_="all").load(folder, 0)
-    assert [(f.name, f.kind, f.missing is not None) for f in data.features] == [
+    assert [(f.name, f.kind, f.missing_code is not None) for f in data.features] == [
         ("age", "number", False),
         ("income", "number", True),
         ("home", "category", False),

@@ -83,4 +83,4 @@ def test_the_white_box_reaches_the_papers_accuracy_and_the_data_have_its_size(st
     if data.kind == "text":
         labels = np.concatenate([split.labels for split in (data.train, data.validation, data.test)])
         assert np.bincount(labels).tolist() == [5212, 5221]
-        assert data.width == 59
+        assert data.n_features == 59

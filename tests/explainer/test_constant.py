@@ -25,10 +25,10 @@ def test_the_scores_are_means_over_the_training_rows_that_have_the_feature(truth
     monkeypatch.setattr(constant, "_AT_ONCE", 7)
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = by_feature(Constant(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.width)
+    told = by_feature(Constant(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.n_features)
     train = dataset.train.codes
     every = importance(truth, model, dataset, train, labels(model, train))
-    for j in range(dataset.width):
+    for j in range(dataset.n_features):
         mean = np.mean([every[i, j] for i in range(len(train)) if train[i, j] != ABSENT])
         there = batch.codes[:, j] != ABSENT
         assert told[there, j] == pytest.approx(np.full(there.sum(), mean), abs=1e-9)

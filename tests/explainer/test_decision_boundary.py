@@ -40,7 +40,7 @@ def test_it_is_the_best_of_its_own_samples(problem, max_edits):
     explainer = DecisionBoundary(n_samples=60, max_edits=max_edits)
     batch, told = explain(explainer, dataset, model)
     for i, row in enumerate(dataset.test.codes):
-        samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.free)
+        samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.is_changeable)
         flips = []
         for sample in samples:
             edited = [j for j in range(len(row)) if sample[j] != row[j]]
@@ -74,20 +74,20 @@ def test_values_that_go_one_way_are_drawn_from_the_training_distribution_of_thos
     number, frequency = dataset.features[0], dataset.frequencies[0]
     rng = np.random.default_rng(0)
     for way, beyond in (("up", np.arange(len(frequency)) > 40), ("down", np.arange(len(frequency)) < 40)):
-        another = _drawn(replace(dataset, features=(replace(number, moves=way),)))
+        another = _drawn(replace(dataset, features=(replace(number, allowed_change=way),)))
         drawn = np.bincount(another(0, 40, rng.random(40_000)), minlength=len(frequency)) / 40_000
-        expected = np.where(beyond & (np.arange(len(frequency)) != number.missing), frequency, 0)
+        expected = np.where(beyond & (np.arange(len(frequency)) != number.missing_code), frequency, 0)
         assert np.abs(drawn - expected / expected.sum()).max() < 0.01
-        end = number.missing - 1 if way == "up" else 0
+        end = number.missing_code - 1 if way == "up" else 0
         assert (another(0, end, rng.random(9)) == end).all()
-        assert (another(0, number.missing, rng.random(9)) == number.missing).all()
+        assert (another(0, number.missing_code, rng.random(9)) == number.missing_code).all()
 
 
 def test_nothing_is_explained_where_nothing_may_change():
     dataset = make_dataset([3, 3])
-    still = replace(dataset, features=tuple(replace(feature, moves="none") for feature in dataset.features))
+    still = replace(dataset, features=tuple(replace(feature, allowed_change="none") for feature in dataset.features))
     _, told = explain(DecisionBoundary(), still, make_linear(dataset))
-    assert (told.top(2) == NO_FEATURE).all()
+    assert (told.top_k(2) == NO_FEATURE).all()
 
 
 def test_the_only_feature_that_matters_is_found():
@@ -97,14 +97,14 @@ def test_the_only_feature_that_matters_is_found():
     weights[1] = [1.0, 0.0]
     tables = tuple(np.array([[-1.0, 0], [2.0, 0], [-3.0, 0]]) for _ in range(3))
     _, told = explain(DecisionBoundary(), dataset, type(model)(0.0, weights, tables, model.means))
-    assert told.top(1).ravel().tolist() == [1] * 40
+    assert told.top_k(1).ravel().tolist() == [1] * 40
     assert told.features.shape[1] == 1
 
 
 def test_no_flip_no_explanation():
     dataset = make_dataset([3, 3])
     _, told = explain(DecisionBoundary(n_samples=50), dataset, make_linear(dataset, bias=100.0))
-    assert (told.top(2) == NO_FEATURE).all()
+    assert (told.top_k(2) == NO_FEATURE).all()
 
 
 def test_values_are_drawn_from_the_training_distribution_without_the_instances_own():
@@ -127,7 +127,7 @@ def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, ac
     batch = make_batch(dataset, model)
     told = explainer.fit(dataset, open_client(Black(), access))(batch)
     for i, row in enumerate(batch.codes):
-        samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.free)
+        samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.is_changeable)
         flips = samples[labels(model, samples) != batch.labels[i]]
         named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         if not len(flips):

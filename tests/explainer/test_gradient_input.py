@@ -15,7 +15,9 @@ def test_captum_called_by_hand_gives_the_same(way):
     captum = pytest.importorskip("captum.attr")
     dataset = make_text(width=5, words=9, n=30, seed=1) if way == "mask" else make_dataset([3, 2, 4, 3], n=30, seed=1)
     model, batch = bent(dataset)
-    told = by_feature(GradientInput(WAYS, way).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.width)
+    told = by_feature(
+        GradientInput(WAYS, way).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
+    )
     for i, codes in enumerate(batch.codes):
         forward = against_the_others(model, int(batch.labels[i]))
         whole, starts, weights = by_hand(dataset, model, codes, way)
@@ -34,6 +36,8 @@ def test_on_the_white_box_it_is_truth_signed():
         model = random_linear(dataset, 2, 3)
         batch = make_batch(dataset, model)
         there = batch.codes != ABSENT
-        told = by_feature(GradientInput(WAYS).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.width)
+        told = by_feature(
+            GradientInput(WAYS).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
+        )
         expected = importance("signed", model, dataset, batch.codes, batch.labels)
         assert told[there] == pytest.approx(expected[there], abs=1e-9)

@@ -21,8 +21,8 @@ class Bent(HasGradient):
         rng = np.random.default_rng(seed)
         self.tables = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
         if dataset.padded:
-            self.tables = [self.tables[0]] * dataset.width
-        self.first = torch.as_tensor(rng.normal(size=(dataset.width * dim, 5)))
+            self.tables = [self.tables[0]] * dataset.n_features
+        self.first = torch.as_tensor(rng.normal(size=(dataset.n_features * dim, 5)))
         self.second = torch.as_tensor(rng.normal(size=(5, 3)))
 
     def embed_values(self, feature, codes):
@@ -58,7 +58,7 @@ def against_the_others(model, label):
 
 def by_hand(dataset, model, codes, way):
     """The embeddings of an instance, and of what stands in its place, with weights."""
-    whole = np.stack([model.embed_values(j, codes[j : j + 1])[0] for j in range(dataset.width)])
+    whole = np.stack([model.embed_values(j, codes[j : j + 1])[0] for j in range(dataset.n_features)])
     if way == "zero":
         starts, weights = [np.zeros_like(whole)], [1.0]
     elif way == "mean":
@@ -67,7 +67,7 @@ def by_hand(dataset, model, codes, way):
     elif way == "mask":
         starts, weights = [np.stack([table[dataset.mask] for table in model.tables])], [1.0]
     else:
-        rows, weights = WAYS["marginal"].fit(dataset, None).sample(np.arange(dataset.width))
+        rows, weights = WAYS["marginal"].fit(dataset, None).sample(np.arange(dataset.n_features))
         starts = [np.stack([t[v] for t, v in zip(model.tables, row, strict=True)]) for row in rows]
     there = (codes != ABSENT)[:, None]
     return whole, [np.where(there, start, 0.0) for start in starts], weights

@@ -17,7 +17,8 @@ def test_captum_called_by_hand_gives_the_same(way, steps):
     dataset = make_text(width=5, words=9, n=30, seed=1) if way == "mask" else make_dataset([3, 2, 4, 3], n=30, seed=1)
     model, batch = bent(dataset, 3)
     told = by_feature(
-        IntegratedGradients(WAYS, way, steps).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.width
+        IntegratedGradients(WAYS, way, steps).fit(dataset, open_client(model, Access.GRADIENT))(batch),
+        dataset.n_features,
     )
     for i, codes in enumerate(batch.codes):
         package = captum.IntegratedGradients(against_the_others(model, int(batch.labels[i])))

@@ -80,7 +80,7 @@ def test_lime_gives_the_packages_coefficients(seed, missing):
             as_numbers(dataset, row[None])[0],
             lambda rows: model.predict_proba(as_codes(dataset, rows)),
             labels=(said,),
-            num_features=dataset.width,
+            num_features=dataset.n_features,
             num_samples=400,
         ).local_exp[said]
         assert dict(zip(told.features[i], told.scores[i], strict=True)) == pytest.approx(
@@ -111,14 +111,14 @@ def test_bins_and_nearest_numbers_by_hand(seed, missing):
             assert j in table.categories
             continue
         train = dataset.train.codes[:, j]
-        known = feature.numbers[train[train != feature.missing]]
+        known = feature.numbers[train[train != feature.missing_code]]
         cuts = sorted(set(np.percentile(known, [25, 50, 75]))) if len(known) else []
         for code, bin_ in enumerate(table.bins(j)):
-            if code != feature.missing:
+            if code != feature.missing_code:
                 assert bin_ == sum(cut < feature.numbers[code] for cut in cuts)
-        if feature.missing is not None:
-            assert (table.bins(j)[: feature.missing] < table.bins(j)[feature.missing]).all()
-        known = feature.numbers[: feature.missing]
+        if feature.missing_code is not None:
+            assert (table.bins(j)[: feature.missing_code] < table.bins(j)[feature.missing_code]).all()
+        known = feature.numbers[: feature.missing_code]
         asked = rng.uniform(known.min() - 1, known.max(), 30)
         gaps = np.abs(asked[:, None] - known)
         nearest = table.nearest(j, asked)

@@ -54,7 +54,7 @@ def make_problem():
         test=split,
         frequencies=(counts / counts.sum(),) * width,
         candidates=(np.arange(MASK, dtype=np.int32),) * width,
-        unknown=MASK,
+        mask_code=MASK,
     )
     weights = rng.normal(size=(width, 3))
     return dataset, LinearModel(0.1, weights, (table,) * width, np.zeros_like(weights))

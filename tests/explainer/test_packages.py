@@ -93,7 +93,7 @@ def test_lime_finds_the_part_of_many_values_as_of_few():
 def test_anchor_of_a_model_that_always_says_the_same_is_empty():
     constant = make_linear(DATASET, bias=1000.0)
     told = Anchor().fit(DATASET, open_client(constant))(make_batch(DATASET, constant, 0, "a", slice(3)))
-    assert (told.top(1) == NO_FEATURE).all()
+    assert (told.top_k(1) == NO_FEATURE).all()
 
 
 @pytest.mark.parametrize(

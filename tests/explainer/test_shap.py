@@ -67,7 +67,7 @@ def asked(dataset, model, batch, i, background):
 def test_permutation_gives_the_packages_values(name):
     dataset, model, batch = setting(name)
     told = by_feature(
-        Shap("permutation", 30, 5).fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.width
+        Shap("permutation", 30, 5).fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features
     )
     for i, codes in enumerate(batch.codes):
         function, rows, seed = asked(dataset, model, batch, i, coalitions.background(dataset, 30, 0))
@@ -82,7 +82,7 @@ def test_permutation_gives_the_packages_values(name):
 def test_kernel_gives_the_packages_values(name, samples):
     dataset, model, batch = setting(name, 2)
     explainer = Shap("kernel", background=20, n_samples=samples)
-    told = by_feature(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.width)
+    told = by_feature(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features)
     for i, codes in enumerate(batch.codes):
         function, rows, seed = asked(dataset, model, batch, i, coalitions.background(dataset, 20, 0))
         np.random.seed(seed)  # noqa: NPY002
@@ -141,7 +141,7 @@ def test_rows_that_come_out_alike_are_asked_about_once():
 @pytest.mark.parametrize("name", ["few", "text"])
 def test_linear_is_the_contribution_to_the_logit_of_the_truth_shapley(name):
     dataset, model, batch = setting(name, 10)
-    told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.width)
+    told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
     reference = importance("shapley", model, dataset, batch.codes, batch.labels)
     there = batch.codes != ABSENT
     assert told[there] == pytest.approx(reference[there], abs=1e-9)
@@ -149,15 +149,15 @@ def test_linear_is_the_contribution_to_the_logit_of_the_truth_shapley(name):
 
 def test_linear_is_the_packages_on_embeddings():
     dataset, model, batch = setting("numbers", 6)
-    told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.width)
+    told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
 
     def embedded(codes):
-        return np.concatenate([model.embed_values(j, codes[:, j]) for j in range(dataset.width)], axis=1)
+        return np.concatenate([model.embed_values(j, codes[:, j]) for j in range(dataset.n_features)], axis=1)
 
     masker = shap.maskers.Independent(embedded(dataset.train.codes), max_samples=1000)
     values = shap.LinearExplainer((model.weights.ravel(), model.bias), masker).shap_values(embedded(batch.codes))
     signs = np.where(batch.labels == 1, 1, -1)[:, None]
-    assert told == pytest.approx(signs * values.reshape(6, dataset.width, 3).sum(axis=2), abs=1e-9)
+    assert told == pytest.approx(signs * values.reshape(6, dataset.n_features, 3).sum(axis=2), abs=1e-9)
 
 
 CLASSIFIERS = {
@@ -184,13 +184,15 @@ def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(name
     estimator = getattr(pytest.importorskip(package), kind)(**CLASSIFIERS[name])
     dataset = make_mixed(1, n=80, categories=categories, numbers=4)
     model, batch = trained(estimator, dataset)
-    auto = by_feature(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.width)
+    auto = by_feature(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.n_features)
     rows = coalitions.background(dataset, 40, 0)
     whole = model.predict_proba(batch.codes) - model.predict_proba(rows).mean(axis=0)
     assert auto.sum(axis=1) == pytest.approx(whole[np.arange(6), batch.labels], abs=2e-4)
     if categories and not set(np.unique(model.encode(rows)[:, :2]).tolist()) <= {0.0, 1.0} and _native(model):
         expected = Shap("permutation", 40).fit(dataset, open_client(model, Access.PROBABILITY))(batch)
-        assert auto == pytest.approx(by_feature(expected, dataset.width), abs=1e-12)  # the package knows no categories
+        assert auto == pytest.approx(
+            by_feature(expected, dataset.n_features), abs=1e-12
+        )  # the package knows no categories
         with pytest.raises(UserError, match=r"explainer\.shap\.algorithm=tree.*algorithm=auto"):
             Shap("tree", 40).fit(dataset, open_client(model))
         return
@@ -202,7 +204,7 @@ def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(name
     values = np.asarray(package.shap_values(model.encode(batch.codes), check_additivity=False))
     for i, label in enumerate(batch.labels):
         mine = values[i, :, label] if values.ndim == 3 else values[i] * (1 if label else -1)
-        expected = [mine[model.get_column_features() == j].sum() for j in range(dataset.width)]
+        expected = [mine[model.get_column_features() == j].sum() for j in range(dataset.n_features)]
         assert auto[i] == pytest.approx(expected, abs=1e-9)
 
 
@@ -213,16 +215,22 @@ def test_trees_that_are_not_shown_some_features_are_looked_into_by_those_that_th
     dataset = make_mixed(4, n=80, categories=0, numbers=4)
     blind = [dataset.features[j].name for j in hidden]
     model, batch = trained(RandomForestClassifier(6, max_depth=4), dataset, blind=blind)
-    told = by_feature(Shap("tree", 20).fit(dataset, open_client(model))(batch), dataset.width)
+    told = by_feature(Shap("tree", 20).fit(dataset, open_client(model))(batch), dataset.n_features)
     rows = coalitions.background(dataset, 20, 0)
-    sets = [frozenset(some) for many in range(dataset.width + 1) for some in combinations(range(dataset.width), many)]
+    sets = [
+        frozenset(some)
+        for many in range(dataset.n_features + 1)
+        for some in combinations(range(dataset.n_features), many)
+    ]
     for i, codes in enumerate(batch.codes):
         edited = np.stack([rows] * len(sets))
         for part, some in zip(edited, sets, strict=True):
             part[:, [*some]] = codes[[*some]]
         chances = model.predict_proba(np.concatenate(edited))[:, batch.labels[i]].reshape(len(sets), len(rows))
         values = dict(zip(sets, chances.mean(axis=1), strict=True))
-        assert told[i] == pytest.approx(shapley(lambda some, of=values: of[frozenset(some)], dataset.width), abs=1e-6)
+        assert told[i] == pytest.approx(
+            shapley(lambda some, of=values: of[frozenset(some)], dataset.n_features), abs=1e-6
+        )
         assert (told[i][hidden] == 0).all()
 
 

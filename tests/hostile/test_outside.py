@@ -47,7 +47,7 @@ def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_num
             n_accepted += 1
             assert np.isin(found.instances, DATASET.test.ids).all(), seed
             assert found.scores.shape == (len(found.instances), 4) and not np.isinf(found.scores).any(), seed
-            assert set(found.faults) <= set(DATASET.test.ids.tolist()), seed
+            assert set(found.failures) <= set(DATASET.test.ids.tolist()), seed
         path.unlink()
     assert n_refused and n_accepted and list_names(tmp_path) == set()
 

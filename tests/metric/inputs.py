@@ -15,7 +15,7 @@ class InteractionModel:
     def __init__(self, dataset, seed, classes=2):
         rng = np.random.default_rng(seed)
         size = max(len(feature.values) for feature in dataset.features) + 1
-        self.tables = rng.normal(0, 1.5, (classes, dataset.width, dataset.width, size, size))
+        self.tables = rng.normal(0, 1.5, (classes, dataset.n_features, dataset.n_features, size, size))
 
     def predict_proba(self, codes):
         logits = np.zeros((len(codes), len(self.tables)))
@@ -44,14 +44,14 @@ def make_explanation(codes, seed, short=False):
         present = rng.permutation(np.flatnonzero(row != ABSENT))
         present = present[: rng.integers(1, len(present) + 1)] if short else present
         rows.append(list(zip(present.tolist(), np.sort(rng.normal(size=len(present)))[::-1].tolist(), strict=True)))
-    return Explanation.ragged(rows)
+    return Explanation.from_lists(rows)
 
 
 def make_inputs(dataset, model, k=1, seed=0, removals=None, access=Access.WHITE_BOX, short=False, edits=None, **more):
     """Return inputs of all test instances; the features are the first k of the explanation."""
     rows = make_rows(model, dataset.test.codes, dataset.test.ids)
     explanation = make_explanation(rows.codes, seed, short)
-    features = explanation.top(k)
+    features = explanation.top_k(k)
     return MetricInput(
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset,
         model=open_client(model, access, padded=dataset.padded), features=features, k=k,

@@ -92,7 +92,7 @@ def draw_inputs(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
     dataset, model = draw(problems(absent=absent, unknown=unknown))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     codes = dataset.test.codes
-    n, k = len(codes), draw(st.integers(1, dataset.width))
+    n, k = len(codes), draw(st.integers(1, dataset.n_features))
     features = np.full((n, k), NO_FEATURE)
     for i, row in enumerate(codes):
         present = rng.permutation(np.flatnonzero(row != ABSENT))[:k]
@@ -185,14 +185,14 @@ def list_replacements(inputs, variant, removed):
     if variant == "marginal":
         counts = Counter(tuple(row[j] for j in removed) for row in inputs.dataset.train.codes.tolist())
         return [(values, count / len(inputs.dataset.train)) for values, count in counts.items()]
-    return [((ABSENT if variant == "del" else inputs.dataset.unknown,) * len(removed), 1.0)]
+    return [((ABSENT if variant == "del" else inputs.dataset.mask_code,) * len(removed), 1.0)]
 
 
 @given(st.one_of(draw_inputs(absent=0.0), draw_inputs(unknown=1, absent=0.0), draw_inputs(unknown=1)))
 def test_erasure_metrics(model_and_inputs):
     model, inputs = model_and_inputs
     n = len(inputs.codes)
-    variants = ["del", *([] if inputs.dataset.unknown is None else ["mask"]), "marginal"]
+    variants = ["del", *([] if inputs.dataset.mask_code is None else ["mask"]), "marginal"]
     if (inputs.codes == ABSENT).any() or (inputs.dataset.train.codes == ABSENT).any():
         variants.remove("marginal")  # rows with absent features cannot replace values
         inputs = replace(
@@ -299,11 +299,11 @@ def test_metrics_by_mask_are_absent_without_a_mask_token():
 def test_explanation_is_fixed_if_no_feature_may_change(seed, k):
     plain = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
     model, dataset = make_linear(plain, seed=seed), with_constraints(plain, seed)
-    features = np.stack([np.random.default_rng(seed + i).permutation(dataset.width)[:k] for i in range(6)])
+    features = np.stack([np.random.default_rng(seed + i).permutation(dataset.n_features)[:k] for i in range(6)])
     if k > 1:
         features[::2, -1] = NO_FEATURE
     scores = list(Fixed().score(make_inputs(dataset, model, features, {})))
-    assert len(scores) == any(feature.moves != "any" for feature in dataset.features)
+    assert len(scores) == any(feature.allowed_change != "any" for feature in dataset.features)
     assert not list(Fixed().score(make_inputs(plain, model, features, {})))
     for score in scores:
         assert score.variant == "all" and (score.denominator == 1).all()
@@ -311,7 +311,7 @@ def test_explanation_is_fixed_if_no_feature_may_change(seed, k):
             others = [
                 v
                 for j in features[i][features[i] != NO_FEATURE]
-                for v in dataset.alternatives(j)
+                for v in dataset.get_alternatives(j)
                 if v != row[j] and permitted(dataset.features[j], row[j], v)
             ]
             assert score.numerator[i] == (not others)

@@ -200,7 +200,7 @@ def test_incomplete_orders_above_one_are_counted():
     dataset = make_dataset([4, 4, 4, 4], n=60, seed=2)
     inputs = make_inputs(dataset, InteractionModel(dataset, 2), 1, removals={"marginal": Marginal(5, 1)})
     complete, short = (
-        replace(inputs, explanation=Explanation.ragged([[(int(j), 1.0 / (place + 1)) for place, j in enumerate(row)]
+        replace(inputs, explanation=Explanation.from_lists([[(int(j), 1.0 / (place + 1)) for place, j in enumerate(row)]
                                                       for row in rows]))
         for rows in ([list(range(4))] * 60, [[j % 4] for j in range(60)])
     )  # fmt: skip

@@ -71,7 +71,7 @@ class SharedProblem:
 
     @property
     def scores(self):
-        return self.inputs.explanation.table(WIDTH)
+        return self.inputs.explanation.to_dense(WIDTH)
 
 
 def embedded(seed):
@@ -104,7 +104,9 @@ def usual(seed):
 def crossed(seed):
     """Three classes without additive effects, on codes; the last value is a mask token that no row has."""
     dataset = make_dataset([4] * WIDTH, n=10, seed=seed)
-    dataset = replace(dataset, unknown=4, features=tuple(replace(f, values=(*f.values, "?")) for f in dataset.features))
+    dataset = replace(
+        dataset, mask_code=4, features=tuple(replace(f, values=(*f.values, "?")) for f in dataset.features)
+    )
     model = InteractionModel(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 2, seed, removals={"mask": Mask()})
     model_of_masks = TorchModel(lambda numbers: torch.as_tensor(model.predict_proba(numbers.numpy().astype(int))))
@@ -216,7 +218,9 @@ def test_dfr_is_one_minus_the_accuracy_of_road(make_problem, seed):
         percentages=list(sizes), perturb_func=quantus.baseline_replacement_by_indices,
         perturb_func_kwargs={"indexed_axes": [0, 1, 2], "perturb_baseline": problem.baseline},
     )  # fmt: skip
-    inputs_by_size = [replace(problem.inputs, k=k, features=problem.inputs.explanation.top(k)) for k in sizes.values()]
+    inputs_by_size = [
+        replace(problem.inputs, k=k, features=problem.inputs.explanation.top_k(k)) for k in sizes.values()
+    ]
     actual = [compute_values(Dfr(), inputs)[problem.variant].mean() for inputs in inputs_by_size]
     assert max(actual) > min(actual)
     assert actual == pytest.approx([1 - unchanged[percentage] for percentage in sizes], abs=1e-12)
@@ -228,7 +232,7 @@ def test_recall_and_hit(seed, k):
     problem = embedded(seed)
     dataset, model = problem.inputs.dataset, random_linear(problem.inputs.dataset, seed, 1)
     truth = importance("signed", model, dataset, problem.inputs.codes, problem.inputs.labels)
-    inputs = replace(problem.inputs, k=k, features=problem.inputs.explanation.top(k), truth={"signed": truth})
+    inputs = replace(problem.inputs, k=k, features=problem.inputs.explanation.top_k(k), truth={"signed": truth})
     top_features = (np.argsort(np.argsort(-truth, axis=1), axis=1) < k).astype(int)
     actual = compute_values(Recall(), inputs)["signed"]
     assert 0 < actual.mean() < 1

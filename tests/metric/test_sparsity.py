@@ -48,7 +48,7 @@ def test_counts_of_exchanged_values(seed, additive, pick):
 def test_counts_of_moved_embeddings():
     dataset = make_dataset([3, 3, 3], n=30, seed=5)
     model = make_linear(dataset, 6)
-    features = make_explanation(dataset.test.codes, 3).top(2)
+    features = make_explanation(dataset.test.codes, 3).top_k(2)
     features[::5, 1] = NO_FEATURE
     counterfactuals = Exact().find(make_task(dataset, model, features, Access.GRADIENT))
     inputs = make_inputs(dataset, model, 2, edits={Access.GRADIENT: counterfactuals})

@@ -66,5 +66,5 @@ def sentences(n=60, seed=0):
         test=parts[2],
         frequencies=(np.array([0.25, 0.25, 0.25, 0.25, 0.0]),) * 5,
         candidates=(np.arange(4, dtype=np.int32),) * 5,
-        unknown=4,
+        mask_code=4,
     )

@@ -60,7 +60,7 @@ def test_the_effects_sum_to_the_logit_of_a_class_against_the_others(fitted):
         effects = model.compute_effects(codes, of)
         gap = logs[:, label] - others - effects.sum(axis=1)
         assert np.ptp(gap) < 1e-9  # but for the bias
-        for j in range(dataset.width):
+        for j in range(dataset.n_features):
             assert np.array_equal(model.compute_value_effects(j, label)[codes[:, j]], effects[:, j])
         usual = model.compute_effects(dataset.train.codes, np.full(len(dataset.train), label)).mean(axis=0)
         assert model.compute_mean_effects()[label] == pytest.approx(usual)
@@ -75,7 +75,7 @@ def test_centred_effects_are_the_shapley_values_of_that_logit(fitted):
             logs = np.log(model.predict_proba(codes))
             return np.stack([logs[:, 0] - logs[:, 1:].mean(axis=1)] * logs.shape[1], axis=1)
 
-    values = of_coalitions(open_client(Logit()), dataset.train.codes, np.arange(dataset.width), rows)
+    values = of_coalitions(open_client(Logit()), dataset.train.codes, np.arange(dataset.n_features), rows)
     assert model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[0] == pytest.approx(
         values, abs=1e-9
     )

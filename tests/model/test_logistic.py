@@ -78,8 +78,8 @@ def test_edits_are_evaluated_as_if_every_row_were_made(problem, seed):
     dataset, model = problem
     rng = np.random.default_rng(seed)
     codes = dataset.test.codes
-    features = rng.permuted(np.tile(np.arange(dataset.width), (len(codes), 1)), axis=1)
-    features = features[:, : rng.integers(1, dataset.width + 1)]
+    features = rng.permuted(np.tile(np.arange(dataset.n_features), (len(codes), 1)), axis=1)
+    features = features[:, : rng.integers(1, dataset.n_features + 1)]
     features[rng.random(features.shape) < 0.2] = NO_FEATURE
     for rows in (rng.integers(0, len(codes), 7), rng.integers(0, len(codes), 1)):
         values = np.full((7, features.shape[1]), ABSENT, dtype=np.int32)
@@ -147,13 +147,15 @@ def test_numbers_are_embedded_as_the_categories_that_their_bins_are(missing):
         if feature.kind == "category":
             features.append(feature)
             continue
-        train = sorted(code for code in dataset.train.codes[:, j] if code != feature.missing)
+        train = sorted(code for code in dataset.train.codes[:, j] if code != feature.missing_code)
         cuts = {train[int(np.ceil(len(train) * share)) - 1] for share in (0.25, 0.5, 0.75)} - {train[-1]}
         for table in tables:
-            gone = table[:, j] == feature.missing
+            gone = table[:, j] == feature.missing_code
             table[:, j] = [sum(cut < code for cut in cuts) for code in table[:, j]]
             table[gone, j] = len(cuts) + 1
-        features.append(Feature(feature.name, tuple(map(str, range(len(cuts) + 1 + (feature.missing is not None))))))
+        features.append(
+            Feature(feature.name, tuple(map(str, range(len(cuts) + 1 + (feature.missing_code is not None)))))
+        )
     splits = {
         name: replace(getattr(dataset, name), codes=table)
         for name, table in zip(("train", "validation", "test"), tables, strict=True)
@@ -180,7 +182,9 @@ def test_words_trained_from_nothing_have_one_vector_wherever_they_stand_and_the_
     splits = {name: replace(getattr(dataset, name), codes=array) for name, array in codes.items()}
     words = tuple(Feature(f"token {j}", ("a", "b", "<unk>"), kind="token") for j in range(3))
     counts = np.bincount(codes["train"].ravel(), minlength=3)
-    text = replace(dataset, kind="text", features=words, unknown=2, frequencies=(counts / counts.sum(),) * 3, **splits)
+    text = replace(
+        dataset, kind="text", features=words, mask_code=2, frequencies=(counts / counts.sum(),) * 3, **splits
+    )
     model = make(dim=5, max_epochs=4).fit(text, 0)
     assert all(table is model.tables[0] for table in model.tables) and model.tables[0].shape == (3, 5)
     assert model.tables[0][2] == pytest.approx(text.frequencies[0] @ model.tables[0])

@@ -34,7 +34,7 @@ def test_it_says_what_the_tree_of_scikit_learn_says(seed):
     encoder = make_table_encoder(dataset, onehot=True, scale=False, fill=True, max_categories=None)
     grown = DecisionTreeClassifier(max_depth=6, random_state=0)
     grown.fit(encoder.transform(dataset.train.codes), dataset.train.labels)
-    model = compile_tree(grown, encoder, dataset, np.arange(dataset.width))
+    model = compile_tree(grown, encoder, dataset, np.arange(dataset.n_features))
     for split in (dataset.train, dataset.test):
         assert model.predict_proba(split.codes) == pytest.approx(grown.predict_proba(encoder.transform(split.codes)))
 

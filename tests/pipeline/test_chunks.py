@@ -184,7 +184,7 @@ def run(work, executor=HERE, cache=None, **options):
 
 def same(one: JoinedResults, two: JoinedResults):
     arrays = all(np.array_equal(one.arrays[name], two.arrays[name]) for name in ("square", "half"))
-    return arrays and (one.cost, one.notes, one.faults) == (two.cost, two.notes, two.faults)
+    return arrays and (one.cost, one.notes, one.failures) == (two.cost, two.notes, two.failures)
 
 
 @pytest.mark.parametrize("slab", [1 << 14, 7])
@@ -201,8 +201,8 @@ def test_parts_are_joined_whoever_computed_them_and_whenever(tmp_path, monkeypat
     run(replace(work(), inputs=(IDS[20:32], INPUTS[20:32]), compute=later), cache=cache)
     mixed, warm = run(work(), WORKERS, cache), run(work(), cache=cache)
     assert same(mixed, plain) and same(warm, plain)
-    assert mixed.cached.tolist() == list(range(20, 32)) and not set(mixed.cached) & set(mixed.from_workers)
-    assert len(warm.cached) == SIZE and len(warm.from_workers) == 0
+    assert mixed.cached.tolist() == list(range(20, 32)) and not set(mixed.cached) & set(mixed.worker_rows)
+    assert len(warm.cached) == SIZE and len(warm.worker_rows) == 0
 
 
 def later(shared, places):
@@ -221,9 +221,9 @@ def test_a_unit_is_known_by_all_of_its_inputs():
 def test_faults_are_reported_and_not_stored(tmp_path):
     cache = Disk(str(tmp_path))
     done = run(work({8: "cannot"}), cache=cache)
-    assert done.faults == {8: "cannot"}
+    assert done.failures == {8: "cannot"}
     again = run(work(), cache=cache)
-    assert again.faults == {} and np.setdiff1d(np.arange(SIZE), again.cached).tolist() == [8, 9, 10, 11]
+    assert again.failures == {} and np.setdiff1d(np.arange(SIZE), again.cached).tolist() == [8, 9, 10, 11]
     with pytest.raises(Failure, match=r"name, instance 1008: cannot\. With strict=false the run goes on without it\."):
         run(work({8: "cannot"}), strict=True)
 
@@ -298,4 +298,4 @@ def test_work_leaves_the_current_folder_as_it_was(executor, tmp_path):
     before = Path.cwd()
     done = run(ChunkedComputation("name", str(tmp_path), walk, (IDS,), SECTION, unit_size=4), executor)
     assert done.arrays["a"].tolist() == list(range(SIZE)) and Path.cwd() == before
-    assert 0 not in done.from_workers and (len(done.from_workers) > 0) == (executor is WORKERS)
+    assert 0 not in done.worker_rows and (len(done.worker_rows) > 0) == (executor is WORKERS)

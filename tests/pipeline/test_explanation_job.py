@@ -120,10 +120,10 @@ def test_an_explainer_can_take_the_samples_of_another():
 def test_a_sample_of_cached_explanations_is_computed_again(explainer, tmp_path):
     cache, first = Disk(str(tmp_path)), job(explainer)
     plain = run(first, cache=cache)
-    assert len(plain.cached) == 0
+    assert len(plain.cached_rows) == 0
     run(first, slice(5, 60, 3), cache=(other := Disk(str(tmp_path / "other"))))
     mixed, warm = run(first, cache=other), run(first, cache=cache)
-    assert mixed.cached.tolist() == list(range(5, 60, 3)) and len(warm.cached) == 70
+    assert mixed.cached_rows.tolist() == list(range(5, 60, 3)) and len(warm.cached_rows) == 70
     for done in (plain, mixed, warm):
         check_explanations(first, done, 1e-6)
     if isinstance(explainer, Lime):  # which depends on the model: another one with the same cache key
@@ -326,12 +326,12 @@ def test_what_goes_wrong_on_one_instance_is_recorded_and_the_rest_goes_on(way, e
     cache, timeout = Disk(str(tmp_path)), LIMIT if way in ("hangs", "spins") else None
     bad = BAD[way]
     told = run(replace(job(Faulty(way)), timeout=timeout), executor=executor, cache=cache)
-    assert sorted(told.faults) == bad and all(REASONS[way] in reason for reason in told.faults.values())
+    assert sorted(told.failures) == bad and all(REASONS[way] in reason for reason in told.failures.values())
     assert (told.explanation.features[bad] == NO_FEATURE).all()
     good = np.setdiff1d(np.arange(70), bad)
     assert np.array_equal(told.explanation.features[good, 0], DATASET.test.ids[good] % 4)
     again = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
-    assert again.n_cached == 70 - len(bad) and again.faults == told.faults  # it is tried again, not remembered
+    assert again.n_cached == 70 - len(bad) and again.failures == told.failures  # it is tried again, not remembered
 
 
 def test_strict_stops_at_the_first():
@@ -341,7 +341,7 @@ def test_strict_stops_at_the_first():
 
 def test_reasons_are_counted():
     told = ExplainerResult(None, Cost(), 0, {1: "a", 2: "b", 3: "b", 4: "c", 5: "d"})
-    assert told.reasons.startswith("b (2); ") and told.reasons.endswith("…")
+    assert told.failure_summary.startswith("b (2); ") and told.failure_summary.endswith("…")
 
 
 def test_a_mistake_in_the_explainer_as_a_whole_is_not_blamed_on_instances():
@@ -403,8 +403,8 @@ def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
 
     made = replace(job(Picky(), model=model), subject_hash=None)
     done = compute_explanations(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
-    assert set(done.faults) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
-    assert all("not this one" in reason for reason in done.faults.values()) and len(model.calls) == 3  # four at first
+    assert set(done.failures) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
+    assert all("not this one" in reason for reason in done.failures.values()) and len(model.calls) == 3  # four at first
 
 
 def test_rows_of_who_draws_from_a_shared_generator_count_once():

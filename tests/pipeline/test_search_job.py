@@ -95,7 +95,7 @@ def test_moved_embeddings_are_stored_and_found_again(search, tmp_path):
     one, two = (run(job(search, Access.GRADIENT), cache=cache) for _ in range(2))
     same(edits(one), edits(two))
     assert one.cost.rows == two.cost.rows and edits(one).vectors is not None
-    assert len(one.cached) == 0 and len(two.cached) == 70
+    assert len(one.cached_rows) == 0 and len(two.cached_rows) == 70
 
 
 @pytest.mark.parametrize("search", [Small(), Continuous(steps=20, restarts=1)], ids=lambda one: one.title)
@@ -143,7 +143,9 @@ def test_no_search_changes_what_may_not_change(search, seed):
     dataset = with_constraints(dataset, seed)
     if search.moves:  # which go neither up nor down: a plan refuses those
         ways = {"up": "none", "down": "none"}
-        features = tuple(replace(f, moves=ways.get(f.moves, f.moves)) for f in dataset.features)
+        features = tuple(
+            replace(f, allowed_change=ways.get(f.allowed_change, f.allowed_change)) for f in dataset.features
+        )
         dataset = replace(dataset, features=features)
     access = max(search.levels)
     measure = Euclidean("embedding").fit(dataset, model, access)
@@ -151,7 +153,7 @@ def test_no_search_changes_what_may_not_change(search, seed):
     rows = predicted(dataset, model)
     found = edits(run(SearchJob(search, dataset, model, measure, access, 0, rows, asked)))
     for i, row in enumerate(dataset.test.codes):
-        mine = [j for j in asked[i] if dataset.features[j].moves != "none"]
+        mine = [j for j in asked[i] if dataset.features[j].allowed_change != "none"]
         assert [j for j in found.features[i] if j != NO_FEATURE] == mine
         assert mine or (not found.flipped[i] and found.distance[i] == 0)
         if found.codes is not None:
@@ -164,12 +166,12 @@ def test_no_search_changes_what_may_not_change(search, seed):
 def test_a_search_that_breaks_a_constraint_is_a_failure():
     class Careless(Discrete):
         def find(self, task):
-            features = tuple(replace(feature, moves="any") for feature in task.dataset.features)
+            features = tuple(replace(feature, allowed_change="any") for feature in task.dataset.features)
             return super().find(replace(task, dataset=replace(task.dataset, features=features)))
 
     numbers = make_mixed(1, n=30, categories=0, numbers=2)
     model = make_linear(numbers, seed=1)
-    features = tuple(replace(feature, moves="up") for feature in numbers.features)
+    features = tuple(replace(feature, allowed_change="up") for feature in numbers.features)
     dataset = replace(numbers, features=features)
     measure = Euclidean("embedding").fit(dataset, model, Access.PROBABILITY)
     rows, features = predicted(dataset, model), choose_features(dataset, 1, 0)

@@ -24,7 +24,7 @@ def study_of(dataset, explainer=None):
 
 def explained(context, scores, present=True):
     there = (context.rows.codes != ABSENT) & present
-    return ExplainerResult(Explanation.ranked(scores, there), Cost(), 0)
+    return ExplainerResult(Explanation.from_scores(scores, there), Cost(), 0)
 
 
 def effects_on_class_1(context):

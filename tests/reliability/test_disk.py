@@ -29,7 +29,7 @@ class Removing(Explainer):
     def fit(self, dataset, model):
         def function(batch):
             shutil.rmtree("run", ignore_errors=True)
-            return Explanation.ranked(np.zeros(batch.codes.shape), batch.codes >= 0)
+            return Explanation.from_scores(np.zeros(batch.codes.shape), batch.codes >= 0)
         return function
 """
 

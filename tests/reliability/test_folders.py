@@ -248,4 +248,4 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
     told = cfeval(*words[1:], cwd=tmp_path, code=1).stderr
     assert "explainer.bad failed on every instance" in told and "All other results are complete." in told
-    assert read_verified_record(tmp_path / "run").explained["bad"].faults == 20
+    assert read_verified_record(tmp_path / "run").explained["bad"].failures == 20

@@ -371,7 +371,7 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, t
     )
     # of those that are compared nothing is lost
     judged = _Judged.of(told.findings, told.record, told.record.settings.truth[0])
-    assert set(judged.lines["tau"]) == {0.5} and judged.ranked == 4
+    assert set(judged.lines["tau"]) == {0.5} and judged.from_scores == 4
     not_compared = sum(map(len, judged.fewer.values()))
     mine = lines[rest & (lines["truth"] == judged.truth) & (lines["agreement"] == "recall") & lines["tau"].notna()]
     assert len(judged.lines) + not_compared == len(mine) and not_compared == fewer[mine.index].sum()

@@ -80,12 +80,12 @@ def test_counterfactuals_equal_those_of_algorithm_1(problem, k, seed, pick, acce
     search = Discrete(pick=pick, max_batch_rows=max_batch_rows)
     if access not in search.levels:
         return
-    features = choose_features(dataset, min(k, dataset.width), seed)
+    features = choose_features(dataset, min(k, dataset.n_features), seed)
     counterfactuals = search.find(make_task(dataset, model, features, access))
     resolved_pick = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
     for i, row in enumerate(dataset.test.codes):
         expected = run_algorithm_1(dataset, model, row, features[i], resolved_pick, access)
-        untouched = np.delete(np.arange(dataset.width), features[i])
+        untouched = np.delete(np.arange(dataset.n_features), features[i])
         assert (counterfactuals.codes[i][untouched] == row[untouched]).all()
         assert (counterfactuals.codes[i] != row).any()
         if expected is None:

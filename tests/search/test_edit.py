@@ -34,7 +34,7 @@ def test_exchanged_values_are_evaluated_and_measured(problem, seed, access, batc
 @given(problems(), st.integers(0, 99))
 def test_unchanged_embeddings_change_nothing(problem, seed):
     dataset, model = problem
-    features = choose_features(dataset, min(2, dataset.width), seed)
+    features = choose_features(dataset, min(2, dataset.n_features), seed)
     features[::2, 1:] = NO_FEATURE
     task = make_task(dataset, model, features, Access.GRADIENT)
     own = embed_selected_features(task)

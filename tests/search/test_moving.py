@@ -64,7 +64,7 @@ def test_continuous_search_is_within_1_percent_of_the_global_optimum(optimizer, 
 @given(problems(n=5), st.integers(1, 3), st.integers(0, 99))
 def test_exact_search_finds_the_distance_to_the_boundary(problem, k, seed):
     dataset, model = problem
-    features = choose_features(dataset, min(k, dataset.width), seed)
+    features = choose_features(dataset, min(k, dataset.n_features), seed)
     features[::2, 1:] = NO_FEATURE
     counterfactuals = Exact().find(make_task(dataset, model, features, Access.GRADIENT))
     lengths = compute_weight_norms(model, features)
@@ -82,7 +82,7 @@ def test_exact_search_finds_the_distance_to_the_boundary(problem, k, seed):
 @given(problems(n=5, max_features=3), st.integers(1, 2), st.integers(0, 99))
 def test_exact_distance_is_a_lower_bound_of_other_searches(problem, k, seed):
     dataset, model = problem
-    features = choose_features(dataset, min(k, dataset.width), seed)
+    features = choose_features(dataset, min(k, dataset.n_features), seed)
     bound = Exact().find(make_task(dataset, model, features, Access.GRADIENT)).distance
     moved = Continuous(alpha=300.0, restarts=2, steps=200).find(make_task(dataset, model, features, Access.GRADIENT))
     exchanged = Discrete(pick="nearest").find(make_task(dataset, model, features, Access.PROBABILITY))
@@ -177,7 +177,7 @@ def test_invalid_settings_are_rejected(make, key):
 @given(problems(max_features=3, n=8, absent=0.2), st.sampled_from([0.1, 3.0, 100.0, 2000.0]), st.integers(1, 3))
 def test_limit_of_continuous_search_is_the_global_optimum(problem, alpha, k):
     dataset, model = problem
-    features = choose_features(dataset, min(k, dataset.width), 1)
+    features = choose_features(dataset, min(k, dataset.n_features), 1)
     features[0] = NO_FEATURE
     for i, row in enumerate(dataset.test.codes):
         features[i] = np.where(row[features[i]] == -1, NO_FEATURE, features[i])

@@ -240,7 +240,7 @@ def test_coverage_and_convergence_and_what_is_fixed_are_always_told():
 def test_moved_embeddings_go_neither_up_nor_down():
     dataset = make_mixed(0, n=12)
     number = next(j for j, feature in enumerate(dataset.features) if feature.kind == "number")
-    features = [replace(f, moves="down" if j == number else "any") for j, f in enumerate(dataset.features)]
+    features = [replace(f, allowed_change="down" if j == number else "any") for j, f in enumerate(dataset.features)]
     spec = ModelSpec(replace(dataset, features=tuple(features)), LinearModel)
     assert plan("search=discrete").applied(spec)
     name = features[number].name

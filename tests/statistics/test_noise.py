@@ -20,7 +20,7 @@ LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).m
 
 def explained(rows, scores=None, faults=()):
     told = [[(j, float(-i)) for i, j in enumerate(row)] for row in rows] if scores is None else scores
-    return ExplainerResult(Explanation.ragged(told), Cost(), 0, dict.fromkeys(faults, "failed"))
+    return ExplainerResult(Explanation.from_lists(told), Cost(), 0, dict.fromkeys(faults, "failed"))
 
 
 def padded(rows, k):

@@ -78,7 +78,7 @@ class Order(Explainer):
     access = Access.NOTHING
 
     def fit(self, dataset, model):
-        return lambda batch: Explanation.ranked(self.scores(batch, model), self.shown(batch))
+        return lambda batch: Explanation.from_scores(self.scores(batch, model), self.shown(batch))
 
     def scores(self, batch, model):
         return np.stack([batch.rng(i).random(batch.codes.shape[1]) for i in range(len(batch))])
@@ -114,7 +114,7 @@ class Blank(Order):
 
 class Few(Order):
     def fit(self, dataset, model):
-        return lambda batch: Explanation.ranked(self.scores(batch, model), self.shown(batch)).take(slice(0, 1))
+        return lambda batch: Explanation.from_scores(self.scores(batch, model), self.shown(batch)).take(slice(0, 1))
 
 
 class Vandal(Order):
@@ -172,7 +172,7 @@ class Share(Metric):
         yield Score("all", self.values(inputs), self.weights(inputs))
 
     def values(self, inputs):
-        return (inputs.features >= 0).sum(axis=1) / inputs.dataset.width
+        return (inputs.features >= 0).sum(axis=1) / inputs.dataset.n_features
 
     def weights(self, inputs):
         return np.ones(len(inputs))

@@ -143,7 +143,7 @@ def test_datasets(name):
 
 def test_explanations_from_files(tmp_path):
     table, *_ = make_problems()
-    scores = np.random.default_rng(0).normal(size=(len(table.rows), table.dataset.width))
+    scores = np.random.default_rng(0).normal(size=(len(table.rows), table.dataset.n_features))
     frame = pd.DataFrame(scores, columns=[feature.name for feature in table.dataset.features])
     frame.insert(0, "instance", table.rows.ids)
     frame.to_csv(tmp_path / "mine.csv", index=False)

@@ -55,7 +55,7 @@ def test_a_tree_against_all_inputs(seed):
     found = Responsibility().found(dataset, open_client(model), rows)
     assert found.method == "exact" and found.error is None
     pairs = Responsibility().found(dataset, open_client(Twisted.of(model)), rows)
-    enough = int(dataset.free.sum())
+    enough = int(dataset.is_changeable.sum())
     assert pairs.method == ("searched up to sets of two" if enough > 2 else "exact")
     assert (pairs.error is None) == (enough <= 2) and (pairs.error is None or np.isnan(pairs.error).all())
     # Where nothing may change there is nothing to try.
@@ -63,10 +63,12 @@ def test_a_tree_against_all_inputs(seed):
     assert single.method == "searched single features only" or enough < 2
     for i in range(2):
         row, label = rows.codes[i], rows.labels[i]
-        assert found.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, dataset.width))
+        assert found.importance[i].tolist() == pytest.approx(
+            written_out(dataset, model, row, label, dataset.n_features)
+        )
         assert pairs.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, 2))
         assert single.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, 1)) or (
-            dataset.free.sum() < 2
+            dataset.is_changeable.sum() < 2
         )
 
 
@@ -79,7 +81,7 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
     rows = asked(dataset, model)
     found = Contrast().importance(dataset, open_client(model), rows)
     for i, row in enumerate(rows.codes):
-        for j in range(dataset.width):
+        for j in range(dataset.n_features):
             drops = []
             for value in choices(dataset, row, j):
                 other = row.copy()
@@ -90,7 +92,7 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
 
 def test_where_nothing_may_change_nothing_is_responsible():
     dataset = make_dataset([3, 2, 2], n=6)
-    fixed = replace(dataset, features=tuple(replace(one, moves="none") for one in dataset.features))
+    fixed = replace(dataset, features=tuple(replace(one, allowed_change="none") for one in dataset.features))
     model = random_tree(fixed, 3)
     rows = asked(fixed, model)
     for hidden in (model, Twisted.of(model)):

@@ -40,7 +40,7 @@ def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
     by_leaf = of_tree(model.get_leaves(), dataset.train.codes, rows)
-    by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.width), rows)
+    by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows)
     for i in range(2):
         wanted = written_out(model, dataset.train.codes, rows.codes[i], rows.labels[i])
         assert by_leaf[i] == pytest.approx(wanted, abs=1e-12)
@@ -53,7 +53,7 @@ def test_leaves_and_coalitions_agree(seed):
     model = random_tree(dataset, seed, classes=2 + seed % 3)
     rows = asked(dataset, model)
     by_leaf = of_tree(model.get_leaves(), dataset.train.codes, rows)
-    by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.width), rows)
+    by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows)
     assert by_leaf == pytest.approx(by_coalition, abs=1e-12)
     # what all features add together is what tells the prediction from the usual one
     of = np.arange(len(rows)), rows.labels
@@ -73,7 +73,7 @@ def test_a_trees_values_are_those_of_the_package_shap():
     encoder = make_table_encoder(dataset, onehot=True, scale=False, fill=True, max_categories=None)
     train = encoder.transform(dataset.train.codes)
     grown = DecisionTreeClassifier(max_depth=5, random_state=0).fit(train, dataset.train.labels)
-    model = compile_tree(grown, encoder, dataset, np.arange(dataset.width))
+    model = compile_tree(grown, encoder, dataset, np.arange(dataset.n_features))
     rows = asked(dataset, model)
     ours = of_tree(model.get_leaves(), dataset.train.codes, rows)
     explainer = shap.TreeExplainer(grown, train, feature_perturbation="interventional", model_output="probability")
@@ -159,7 +159,7 @@ def test_intervals_of_sampled_values_cover_the_exact_ones_as_often_as_they_claim
         rows = asked(dataset, model).take(slice(0, 10))
         exact = of_tree(model.get_leaves(), dataset.train.codes, rows)
         values, errors = Shapley(error=0.02, seed=seed)._sampled(
-            open_client(Twisted.of(model)), dataset.train.codes, np.arange(dataset.width), rows
+            open_client(Twisted.of(model)), dataset.train.codes, np.arange(dataset.n_features), rows
         )
         moves = errors > 0
         covered += (np.abs(values - exact) <= 1.96 * errors)[moves].sum()

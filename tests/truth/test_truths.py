@@ -75,7 +75,7 @@ def test_contrast_looks_at_the_values_that_a_search_may_take(seed, missing):
 def test_shapley_and_contrast_do_not_depend_on_where_the_constant_stands(problem, delta, feature):
     """Adding δ to every effect of a feature and taking it from the bias changes no prediction."""
     dataset, model = problem
-    j = feature % dataset.width
+    j = feature % dataset.n_features
     # an extra embedding dimension of weight 1 carries the shift
     tables = tuple(np.c_[t, np.full(len(t), delta if i == j else 0.0)] for i, t in enumerate(model.tables))
     weights = np.c_[model.weights, np.ones(len(tables))]
