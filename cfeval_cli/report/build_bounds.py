@@ -24,8 +24,7 @@ _MAX_SHOWN_EXPLAINERS = 11
 _TRUTH, _TELLING = "truth_", "_telling"  # around the name of a ground truth in columns of bounds.csv
 _HOW = {
     "enumerated": "every set of {k} of its features is tried",
-    "greedy": "sets are grown greedily, each metric's best and worst by one feature at a time, so that better and "
-    "worse ones may exist",
+    "greedy": "sets are grown greedily by one feature at a time, so that better and worse ones may exist",
 }
 
 
@@ -38,7 +37,7 @@ def build_bounds(
     titles = make_explainer_titles(record, low_coverage)
     columns = [name.removesuffix(_TELLING) for name in bounds.columns.astype(str) if name.endswith(_TELLING)]
     truths = name_truths([name.removeprefix(_TRUTH) for name in columns if name.startswith(_TRUTH)], record)
-    header = [*map(Title, ("Metric", "worst", "best")), *(titles[name] for name in explainers), Title("telling")]
+    header = [*map(Title, ("Metric", "worst", "best")), *(titles[name] for name in explainers), Title("informative")]
     header += [Title(f"truth {name}", marks=STAR * (truth in settings.truth)) for truth, name in truths.items()]
     rows = []
     for line in bounds.to_dict("records"):
@@ -55,14 +54,13 @@ def build_bounds(
     usual = find_usual_counts(counts, [""])
     how = _HOW[bounds["method"].iloc[0]].format(k=settings.k)
     note = (
-        f"{record.data.name}: the worst and the best score that any explanation of size k = {settings.k} "
-        f"could get; for each of {max(usual.values()):,} instances {how}."
-        f"{write_exceptions(counts, usual, record, {})} Then where each explainer stands between them "
-        "(0 % the worst, 100 % the best, on the instances that it is scored on). Telling: the share of instances on "
-        "which not all sets score the same. On those, how much of the truth, under each definition, the metric's own "
-        "optimum has (where several sets are best, on average): what the metric rewards. bounds.csv has the same over "
-        "all instances."
+        f"{record.data.name}: the worst and the best score of any explanation of size k = {settings.k}; for each of "
+        f"{max(usual.values()):,} instances {how}."
+        f"{write_exceptions(counts, usual, record, {})} Explainers: their position between the two "
+        "(0 % the worst, 100 % the best, on the instances that they are scored on). Informative: the share of "
+        "instances on which not all sets score the same. Truth: on these instances, the agreement of the metric's own "
+        "optimum with each ground truth (the mean of several optima). bounds.csv has the same over all instances."
     )
     merged, left_out = merge_rows({"": rows})
-    title = "Bounds of each metric, and each explainer's place between them"
+    title = "Bounds of each metric, and the position of each explainer between them"
     return Table(title, header, merged, [note, *left_out], detail=True)

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.report.instance_counts import support_notes
-from cfeval_cli.report.notes import MOVES_NOTE, absent_notes, coverage_notes, fault_notes
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE, absent_notes, coverage_notes, fault_notes
 from cfeval_cli.report.numbers import SHORT, SIGNIFICANT, write_three_digits
-from cfeval_cli.report.table import BLANK, CIRCULAR, MOVES, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.table import BLANK, CIRCULAR_MARK, NOT_IDENTIFIABLE_MARK, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import (
     Pair,
     find_low_coverage,
@@ -20,14 +20,14 @@ from cfeval_cli.report.titles import (
     list_leading_truths,
     make_explainer_titles,
     make_metric_title,
-    mark_moving,
+    mark_not_identifiable,
     name_truths,
 )
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
-APART = "~"  # marks a rank that is not significantly different from the next better one
+OVERLAP_MARK = "~"  # marks a rank whose interval overlaps that of the next better one
 _Line = Mapping[Any, Any]
 Taus = Mapping[str, Mapping[Pair, Cell]]  # by question, metric and variant
 
@@ -42,11 +42,11 @@ def build_brief(findings: Findings, record: RunRecord) -> Table:
     taus = _make_taus(findings.correlations, record)
     table = build_brief_scores(_describe(record), lines, record, low, taus, hidden)
     level = f"{100 * record.settings.confidence:.4g} %"
-    notes = [marks_note(table, f"the {level} intervals of two neighbours overlap")]
+    notes = [marks_note(table, f"{level} CI overlaps that of the next better explainer")]
     if taus:
         controls = list_contenders(findings.metrics, record, controls=True)
         subset = f", without the controls ({', '.join(controls)})" if controls else ""
-        notes.append(f"τ: of a metric's ranking with the truth{subset}; in brackets its {level} interval.")
+        notes.append(f"τ: Kendall's τ of a metric's ranking with the ground truth{subset}, with its {level} CI.")
     notes += [*table.notes, *hidden_notes(hidden, record)]
     notes += coverage_notes(find_low_coverage(lines, record), record)
     notes += support_notes(findings.metrics, record, hidden)
@@ -59,7 +59,7 @@ def build_brief_scores(
 ) -> Table:
     """Build values, ranks and τ of the metrics; notes name the rows without information.
 
-    `lines` has value, rank, and ends: values whose ends overlap are not significantly different.
+    `lines` has value, rank, and ends; ranks whose ends overlap with those of the next better one are marked.
     """
     explainers = set(lines["explainer"])
     titles = {n: t for n, t in make_explainer_titles(record, low_coverage).items() if n in explainers}
@@ -93,8 +93,8 @@ def build_brief_scores(
         last = block
     header = [Title("Metric"), *titles.values()]
     header += [Title(f"τ\u00a0{name}", is_stacked=i > 0) for i, name in enumerate(taus)]
-    notes = [f"The same for all explainers: {', '.join(same)}."] if same else []
-    notes += [f"Without any value: {', '.join(empty)}."] if empty else []
+    notes = [f"Same value for all explainers: {', '.join(same)}."] if same else []
+    notes += [f"No values: {', '.join(empty)}."] if empty else []
     return Table(title, header, blocks, notes)
 
 
@@ -106,16 +106,16 @@ def _make_row(
     title = make_metric_title(*first, record, star=first in list_leading_truths(record))
     for other in pairs[1:]:
         title = join_titles(title, make_metric_title(*other, record))
-    title = mark_moving(title, any(line.get("moves") is True for line in lines.values()))
-    cells = rank_cells(lines)
+    title = mark_not_identifiable(title, any(line.get("moves") is True for line in lines.values()))
+    cells = make_rank_cells(lines)
     missing = BLANK if facts.role == "truth" else Cell()
     tau_cells = [of_question.get(first, missing) for of_question in taus.values()]
     row = Row(title, [*(cells.get(name, Cell()) for name in names), *tau_cells])
     return row, "truth" if facts.role == "truth" else facts.block
 
 
-def rank_cells(lines: Mapping[str, _Line]) -> dict[str, Cell]:
-    """Return value and rank of each explainer, marked if the next better one is not significantly different."""
+def make_rank_cells(lines: Mapping[str, _Line]) -> dict[str, Cell]:
+    """Return value and rank of each explainer, marked if its interval overlaps that of the next better one."""
     known = {name: line for name, line in lines.items() if not pd.isna(line["value"])}
     order = sorted(known, key=lambda name: known[name]["rank"])
     ranks = [line["rank"] for line in known.values()]
@@ -127,7 +127,7 @@ def rank_cells(lines: Mapping[str, _Line]) -> dict[str, Cell]:
         rank = line["rank"]
         better = [other for other in order if known[other]["rank"] < rank]
         is_close = bool(better) and _overlap(known[better[-1]], line)
-        marks = CIRCULAR * (line.get("circular") is True) + APART * is_close
+        marks = CIRCULAR_MARK * (line.get("circular") is True) + OVERLAP_MARK * is_close
         is_tied, is_first = ranks.count(rank) > 1, rank == min(ranks)
         cells[name] = Cell(line["value"], rank=rank, is_tied=is_tied, rank_marks=marks, bold=is_first, form=SIGNIFICANT)
     return cells
@@ -141,19 +141,19 @@ def _overlap(line: _Line, other: _Line) -> bool:
 def hidden_notes(pairs: Sequence[Pair], record: RunRecord) -> list[str]:
     """Write which metrics are not shown, and how to see them."""
     names = ", ".join(make_metric_title(*pair, record).plain for pair in pairs)
-    return [f"By --full: {names}."] if pairs else []
+    return [f"Shown by --full: {names}."] if pairs else []
 
 
-def marks_note(table: Table, apart: str) -> str:
+def marks_note(table: Table, overlap: str) -> str:
     """Write what the marks of a table mean."""
     cells = [cell for row in table.rows for cell in row.cells]
     cell_marks = "".join(cell.marks + cell.rank_marks for cell in cells)
     title_marks = "".join(row.title.marks + row.title.suffix for row in table.rows)
-    parts = ["Value, below it the rank"] if any(cell.rank_text for cell in cells) else []
-    parts += [f"{APART} not told apart from the next better one: {apart}"] * (APART in cell_marks)
-    parts += [f"{CIRCULAR} good by construction"] * (CIRCULAR in cell_marks)
-    parts += [f"{MOVES} {MOVES_NOTE}"] * (MOVES in cell_marks + title_marks)
-    parts += ["* the truth"] * (STAR in title_marks)
+    parts = ["Values, with ranks below"] if any(cell.rank_text for cell in cells) else []
+    parts += [f"{OVERLAP_MARK} {overlap}"] * (OVERLAP_MARK in cell_marks)
+    parts += [f"{CIRCULAR_MARK} circular (optimal by construction)"] * (CIRCULAR_MARK in cell_marks)
+    parts += [f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}"] * (NOT_IDENTIFIABLE_MARK in cell_marks + title_marks)
+    parts += ["* ground truth"] * (STAR in title_marks)
     return f"{'; '.join(parts)}." if parts else ""
 
 
@@ -183,7 +183,7 @@ def _make_taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[
         taus[name] = {
             (line["metric"], line["variant"]): Cell(
                 line["tau"], line["tau_low"], line["tau_high"], form=SHORT,
-                marks=MOVES * (line["moves"] is True) + CIRCULAR * (line["circular"] is True),
+                marks=NOT_IDENTIFIABLE_MARK * (line["moves"] is True) + CIRCULAR_MARK * (line["circular"] is True),
             )
             for line in lines.to_dict("records")
         }  # fmt: skip

@@ -11,14 +11,24 @@ import pandas as pd
 
 from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
 from cfeval_cli.report.notes import (
+    NOT_IDENTIFIABLE_NOTE,
     describe_run,
     interval_note,
-    moves_note,
+    not_identifiable_note,
     select_circular,
-    select_moving,
+    select_not_identifiable,
 )
 from cfeval_cli.report.numbers import P_VALUE, fixed
-from cfeval_cli.report.table import CIRCULAR, MOVES, OUTSIDE, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.table import (
+    CIRCULAR_MARK,
+    NOT_IDENTIFIABLE_MARK,
+    OUTSIDE_INTERVAL_MARK,
+    STAR,
+    Cell,
+    Row,
+    Table,
+    Title,
+)
 from cfeval_cli.report.titles import (
     Pair,
     describe_truths,
@@ -79,8 +89,10 @@ class _Column:
             return Cell(value, form=P_VALUE)
         low, high = line[f"{self.name}_low"], line[f"{self.name}_high"]
         is_outside = bool(value < low - _ROUNDING or value > high + _ROUNDING)
-        marks = OUTSIDE * is_outside + MOVES * (self.name == "tau" and line.get("moves") is True)
-        marks += CIRCULAR * (line.get("circular") is True)
+        marks = OUTSIDE_INTERVAL_MARK * is_outside + NOT_IDENTIFIABLE_MARK * (
+            self.name == "tau" and line.get("moves") is True
+        )
+        marks += CIRCULAR_MARK * (line.get("circular") is True)
         return Cell(value, low, high, marks=marks, bold=bool(value == self.best))
 
 
@@ -101,7 +113,9 @@ def build_correlations(correlations: pd.DataFrame, record: RunRecord) -> Table:
         if pair not in tied and (not is_truth(pair[0], record) or pair in leading):
             row = Row(make_metric_title(*pair, record), [column.make_cell(pair) for column in columns])
             blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
-    has_outside = any(OUTSIDE in cell.marks for rows in blocks.values() for row in rows for cell in row.cells)
+    has_outside = any(
+        OUTSIDE_INTERVAL_MARK in cell.marks for rows in blocks.values() for row in rows for cell in row.cells
+    )
     rows, left_out = merge_rows(blocks)
     notes_ = _correlation_notes(correlations, columns, record, tied, has_outside=has_outside)
     return Table(title, [Title("Metric"), *(column.title for column in columns)], rows, [*notes_, *left_out])
@@ -154,25 +168,25 @@ def _correlation_notes(
     shown = pd.concat([column.lines for column in columns])
     notes = [
         describe_run(record),
-        f"Kendall's τ and Spearman's ρ against the ground truth ({record.settings.agreement}) under each "
-        f"truth; * marks what this run leads with ({describe_truths(record)}). The largest of a column "
-        f"is bold.{interval_note(record)} "
-        "p: how often a random order of the explainers would agree with the truth as well.",
+        f"Kendall's τ and Spearman's ρ with the ground truth ({record.settings.agreement}) under each of "
+        f"its definitions; * marks those that this run leads with ({describe_truths(record)}). The largest value of a "
+        f"column is bold.{interval_note(record)} "
+        "p: probability that a random ordering of the explainers agrees with the ground truth as well (one-sided).",
     ]
     if has_outside:
         notes.append(
-            f"{OUTSIDE} outside its interval: a resample is noisier than the sample, and among many close explainers "
-            "its τ and ρ are too small."
+            f"{OUTSIDE_INTERVAL_MARK} outside its interval: resamples are noisier than the sample, so with many "
+            "similar explainers their τ and ρ are smaller."
         )
-    if select_moving(shown).any():
-        notes.append(f"{moves_note('τ')} The table of ranges says how far.")
+    if select_not_identifiable(shown).any():
+        notes.append(f"{not_identifiable_note('τ')} The table of ranges shows how far.")
     if (select_circular(shown) & shown["tau"].notna()).any():
-        notes.append(f"{CIRCULAR} this metric is best at this truth by construction, whoever explains.")
+        notes.append(f"{CIRCULAR_MARK} circular: the metric is optimal for this ground truth by construction.")
     graded = correlations[correlations["family"] == GRADED]
     if len(graded):
         notes.append(
-            f"Graded: {graded['explainers'].max()} explainers that name the truth ({graded['truth'].iloc[0]}) more and "
-            "more often, judged by that order."
+            f"Graded: {graded['explainers'].max()} control explainers that select the features of "
+            f"{graded['truth'].iloc[0]} with increasing probability; a metric is judged by this order."
         )
     telling = shown[(shown["subset"] == ALL_EXPLAINERS) | shown["tau"].isna()]
     reasons = sorted({note for note in telling["note"] if note})
@@ -180,7 +194,7 @@ def _correlation_notes(
         notes.append(write_reason("; ".join(reasons)))
     if tied:
         names = ", ".join(make_metric_title(*pair, record).plain for pair in tied)
-        notes.append(f"Tie all explainers, and are left out: {names}.")
+        notes.append(f"Not shown, because they tie all explainers: {names}.")
     return notes
 
 
@@ -201,21 +215,21 @@ def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
     ]
     header = [Title("Metric"), *(_truth_title("τ", truth, name, record) for truth, name in truths.items())]
     note = (
-        f"τ of each metric with the ground truth on {chosen['instances'].max():,} instances, and, where it moves ("
-        f"{MOVES}), from the lowest to the highest over {chosen['reparametrisations'].max():,} draws of other "
-        "parameters of the model that change no prediction, the explanations being the same. In parentheses, what "
-        "moves it alone: the constant that a feature's effects share with the bias, the part of the embeddings that is "
-        "orthogonal to the weights, or the scale of the embeddings. What moves is no property of the model."
+        f"τ of each metric with the ground truth on {chosen['instances'].max():,} instances. "
+        f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}: the lowest and the highest τ over "
+        f"{chosen['reparametrisations'].max():,} draws of other parameters with the same predictions, for the same "
+        "explanations. In brackets, which change suffices: the constant that the effects of a feature share with the "
+        "bias, the part of the embeddings that is orthogonal to the weights, or the scale of the embeddings."
     )
     merged, left_out = merge_rows({"": rows})
-    return Table("What an arbitrary constant of the model moves", header, merged, [note, *left_out], detail=True)
+    return Table("Range of τ over parametrisations of the model", header, merged, [note, *left_out], detail=True)
 
 
 def _range_cell(line: _Line | None) -> Cell:
     if line is None or line["moves"] is not True:
         return Cell(None if line is None else line["tau"], form=fixed(3))
     ends = line["tau_lowest"], line["tau_highest"]
-    return Cell(line["tau"], *ends, marks=MOVES, is_range=True, detail=line["moved_by"], form=fixed(3))
+    return Cell(line["tau"], *ends, marks=NOT_IDENTIFIABLE_MARK, is_range=True, detail=line["moved_by"], form=fixed(3))
 
 
 def _truth_title(sign: str, truth: str, name: str, record: RunRecord) -> Title:
@@ -259,10 +273,10 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
     each = ", ".join(f"{name} {usual[truth]:,}" for truth, name in truths.items())
     number = f"{max(usual.values()):,} instances" if len(set(usual.values())) == 1 else f"some instances ({each})"
     note = (
-        f"For each of {number}, how a metric orders the explainers against "
-        f"how much of the truth ({agreement}) each found. τ: mean over instances, a tied pair being neither "
-        "right nor wrong. d: (right - wrong) / all pairs of explainers that the truth does not tie, 1 if the metric "
-        f"always sees which explainer found more.{interval_note(record, without_differences=True)}"
+        f"For each of {number}: the ordering of the explainers by a metric against their agreement with the ground "
+        f"truth ({agreement}). τ: mean over instances; a tied pair counts as neither right nor wrong. d: (right - "
+        "wrong) / all pairs that the ground truth does not tie; 1 if the metric always prefers the explainer with the "
+        f"higher agreement.{interval_note(record, without_differences=True)}"
         f"{write_exceptions(counts, usual, record, truths)}"
     )
     merged, left_out = merge_rows({"": rows})

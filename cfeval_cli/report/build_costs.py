@@ -9,7 +9,7 @@ from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import is_truth
 from cfeval_cli.results.record import RunRecord
 
-_HEADER = ("", "seconds", "ms an instance", "model rows", "rows an instance")
+_HEADER = ("", "seconds", "ms per instance", "model evaluations", "evaluations per instance")
 _SECONDS, _ROWS_EACH = NumberFormat("count", 3), NumberFormat("count", 1)
 
 
@@ -32,7 +32,7 @@ def build_costs(ledger: pd.DataFrame, record: RunRecord) -> Table:
         row_title = Title(f"{part}: {title}", (detail,) if detail else ()) if name else Title(part)
         blocks.setdefault(part, []).append(Row(row_title, cells))
     note = (
-        f"{record.data.name}, {instances:,} instances. Seconds of one core; of explanations known from earlier "
-        "runs, what computing them took then. Model rows: inputs put before the model."
+        f"{record.data.name}, {instances:,} instances. Seconds of one core; for cached explanations, those of their "
+        "first computation. Model evaluations: rows that the model received."
     )
-    return Table("What it cost", [*map(Title, _HEADER)], list(blocks.values()), [note], detail=True, part="cost")
+    return Table("Costs", [*map(Title, _HEADER)], list(blocks.values()), [note], detail=True, part="cost")

@@ -75,12 +75,15 @@ def _build_triangle(differences: pd.DataFrame, record: RunRecord, about: str) ->
         rows.append(Row(replace(make_metric_title(*pair, record), number=i), cells))
     notes = _triangle_notes(differences, record, {p: s for p, s in equal.items() if p not in hidden})
     if incomparable:
-        notes.append(f"{DASH}: the two rank unlike explainers, and their τ cannot be compared.")
+        notes.append(f"{DASH}: the two metrics rank different explainers, so their τ are not comparable.")
     hypotheses = len(order) * (len(order) - 1) // 2 - len(incomparable)
     if is_underpowered(record.resampled, hypotheses):
-        notes.append(f"With {record.resampled:,} resamples no p of {hypotheses} can be small enough: raise resamples.")
+        notes.append(
+            f"{record.resampled:,} resamples are too few for any of {hypotheses} differences to be significant: raise "
+            "resamples."
+        )
     header = _number_columns(len(order))
-    return Table(f"Which metric is closer to the truth than which{about}", header, [rows], notes, detail=True)
+    return Table(f"Differences between the τ of metrics{about}", header, [rows], notes, detail=True)
 
 
 def _difference_cell(line: Mapping[Any, Any] | None) -> Cell:
@@ -96,18 +99,18 @@ def _number_columns(count: int) -> list[Title]:
 
 def _triangle_notes(differences: pd.DataFrame, record: RunRecord, equal: Mapping[Pair, Sequence[Pair]]) -> list[str]:
     notes = [
-        "τ of the row's metric less τ of the column's, against the ground truth "
-        f"({differences['agreement'].iloc[0]}, truth: {differences['truth'].iloc[0]}); * p < {SIGNIFICANCE_LEVEL} "
-        "after Holm's correction over all pairs. Paired: both metrics see the "
-        f"same {record.resampled:,} resamples of the instances; the explainers are what they are."
+        "τ of the row's metric minus τ of the column's, with the ground truth "
+        f"({differences['agreement'].iloc[0]}, {differences['truth'].iloc[0]}); * p < {SIGNIFICANCE_LEVEL}, "
+        "Holm-adjusted over all pairs. Paired bootstrap over "
+        f"{record.resampled:,} resamples of the instances; the explainers are fixed."
     ]
     if equal:
         same = (
-            f"{make_metric_title(*pair, record).text} as "
+            f"{make_metric_title(*pair, record).text} and "
             f"{', '.join(make_metric_title(*other, record).text for other in others)}"
             for pair, others in equal.items()
         )
-        notes.append(f"The same τ in every resample: {'; '.join(same)}.")
+        notes.append(f"Same τ in every resample: {'; '.join(same)}.")
     return notes
 
 
@@ -127,4 +130,4 @@ def build_metric_agreement(pairs: pd.DataFrame, record: RunRecord, *, detail: bo
         "-1 the opposite. Metrics that agree need not be right."
     )
     header = _number_columns(len(order))
-    return Table("How far the metrics agree with each other", header, [rows], [note], detail=detail)
+    return Table("Agreement between metrics", header, [rows], [note], detail=detail)

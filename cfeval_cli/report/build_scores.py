@@ -15,16 +15,16 @@ from cfeval_cli.report.notes import (
     circular_notes,
     describe_run,
     fault_notes,
-    find_moving,
+    find_not_identifiable,
     group_by_reason,
     interval_note,
     make_marked_title,
-    moves_note,
+    not_identifiable_note,
     reference_notes,
     remark_notes,
 )
 from cfeval_cli.report.numbers import TENTH_PERCENT, fixed
-from cfeval_cli.report.table import CIRCULAR, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.table import CIRCULAR_MARK, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import (
     Pair,
     describe_truths,
@@ -57,7 +57,7 @@ def build_scores(
     shown = set(names or metrics["explainer"])
     titles = {n: t for n, t in make_explainer_titles(record, low_coverage).items() if n in shown}
     truths = list_leading_truths(record)
-    lines, moving = group_lines(metrics), find_moving(metrics)
+    lines, moving = group_lines(metrics), find_not_identifiable(metrics)
     blocks: dict[str, list[Row]] = {}
     for pair in lines:
         if is_truth(pair[0], record) and pair[0] != record.settings.agreement:
@@ -87,7 +87,7 @@ def _score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: RunRec
         rank, is_tied = line["rank"], ranks.count(line["rank"]) > 1
         agrees = not is_leading and not is_tied and rank == true_ranks.get(name)
         is_first = len(truths) > 1 and rank == 1
-        marks = STAR * is_leading + CIRCULAR * (line.get("circular") is True)
+        marks = STAR * is_leading + CIRCULAR_MARK * (line.get("circular") is True)
         bold = len(names) > 1 and (agrees or is_first)
         ends = line["value_low"], line["value_high"]
         cells.append(Cell(line["value"], *ends, rank, is_tied=is_tied, rank_marks=marks, bold=bold))
@@ -99,11 +99,11 @@ def _score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], record: Run
     shown = metrics[metrics["explainer"].isin(list(titles))]
     notes = [describe_run(record), *support_notes(metrics, record), *reference_notes(record)]
     if set(truths) & set(zip(metrics["metric"], metrics["variant"], strict=True)):
-        agree = "ranks that agree with it are bold" if len(truths) == 1 else "the first of a row is bold"
+        agree = "ranks that agree with it are bold" if len(truths) == 1 else "the best of each row is bold"
         notes.append(f"* marks the ground truth ({describe_truths(record)}); {agree}.")
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{interval_note(record)}")
-    if find_moving(metrics):
-        notes.append(moves_note("value"))
+    if find_not_identifiable(metrics):
+        notes.append(not_identifiable_note("value"))
     notes += [*circular_notes(shown, record), *remark_notes(shown, record)]
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
@@ -119,10 +119,11 @@ def build_graded(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping
     levels = list(dict.fromkeys(metrics["explainer"]))
     places = np.linspace(0, len(levels) - 1, min(len(levels), _MAX_SHOWN_LEVELS))
     shown = [levels[round(place)] for place in places]
-    title = "Scores and ranks on a ladder of explainers of known order"
+    title = "Scores and ranks of graded control explainers"
     table = build_scores(title, metrics, record, low_coverage, shown)
     table = table.add_notes(
-        f"Truth 0.9 names the truth with probability 0.9, else random features. {len(shown)} of {len(levels)} rungs."
+        f"Truth 0.9 selects the reference features with probability 0.9 and random features otherwise. {len(shown)} of "
+        f"{len(levels)} quality levels are shown."
     )
     return replace(table, detail=detail, part="trust")
 
@@ -142,8 +143,8 @@ def build_own_scores(metrics: pd.DataFrame, record: RunRecord, low_coverage: Map
         row = Row(make_metric_title(*pair, record), cells)
         blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     note = (
-        "On all instances that an explainer covers (how many). They are not the same for all explainers, and so these "
-        "scores are not to be compared: who covers the hard instances only looks bad."
+        "On all instances that an explainer covers (their number). These differ between explainers, so the scores are "
+        "not comparable: an explainer that covers only the hard instances scores low."
     )
     rows, left_out = merge_rows(blocks)
     title = "Scores of each explainer on its own instances"
@@ -182,10 +183,10 @@ def build_mean_ranks(metrics: pd.DataFrame, record: RunRecord, low_coverage: Map
         cells = [Cell(means.get(name), bold=bool(means.get(name) == best), form=fixed(2)) for name in titles]
         rows.append(Row(Title(f"{kind} metrics", (str(mean["count"].max()),)), cells))
     note = (
-        "No truth is known of this model, so that no metric can be judged: these are mean ranks over the metrics of "
-        "each kind (how many), the lowest bold. Metrics that tie all explainers, or rank fewer of them than others of "
-        "their kind, are left out. Erasure asks what "
-        "contributed, counterfactuals ask what would change the prediction; an average over both answers neither."
+        "There is no ground truth for this model, so no metric can be judged. Mean ranks over the metrics of each kind "
+        "(their number); the lowest is bold. Metrics that tie all explainers, or rank fewer explainers than others of "
+        "their kind, are left out. Erasure metrics measure what contributed to the prediction, counterfactual metrics "
+        "what would change it; an average over both measures neither."
     )
     header = [Title("Rank by"), *titles.values()]
     return Table("Mean ranks of the explainers", header, [rows], [note], part="scores")

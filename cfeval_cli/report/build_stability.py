@@ -48,16 +48,16 @@ def _build_features(features: pd.DataFrame, record: RunRecord, low_coverage: Map
         rows.append(Row(explainer, [share, *others, Cell(line["instances"], form=COUNT)]))
     asked, level = features["asked"].max(), f"{100 * settings.confidence:.4g}"
     notes = [
-        f"{record.data.name}: {asked:,} instances explained a second time with another seed of the explainer, "
-        f"the model and the search as they were. Same features: how often it names {what}, with the exact {level} % "
-        "interval; overlap: features in common, as a share of the larger set; same order: how often all that it names "
-        "is the same; instances: for which it names anything."
+        f"{record.data.name}: {asked:,} instances were explained a second time with another explainer seed; model and "
+        f"search are the same. Same features: share of instances with {what}, with exact {level} % CI; overlap: common "
+        "features as a share of the larger set; same order: share with the same features in the same order; instances: "
+        "those with an explanation."
     ]
     if random:
-        notes.append(f"Another seed of the explainer names {what} for so many of the instances: {'; '.join(random)}.")
+        notes.append(f"Share of instances with {what} for another explainer seed: {'; '.join(random)}.")
     if deterministic:
-        notes.append(f"Draw nothing, features and scores are the same: {', '.join(deterministic)}.")
-    title = "What another seed of the explainer names"
+        notes.append(f"Deterministic, with the same features and scores: {', '.join(deterministic)}.")
+    title = "Explainer stability: selected features"
     return Table(title, [*map(Title, _HEADER)], [rows], notes, detail=True, part="appendix")
 
 
@@ -74,12 +74,12 @@ def _build_values(
     usual = find_usual_counts(counts, names)
     each = ", ".join(f"{record.explainers[name]} {usual[name]:,}" for name in names)
     note = (
-        "How far each explainer's value moves with another seed of the explainer, on the instances that it explains "
-        f"with both ({each}).{write_exceptions(counts, usual, record, record.explainers)} In brackets the standard "
-        "error that its own noise makes, of the standard error over the same instances, which contains it; none from "
-        f"fewer than {MIN_INSTANCES}. Explainers that draw nothing are left out."
+        "Change of each explainer's value with another explainer seed, on the instances that it explains with both "
+        f"({each}).{write_exceptions(counts, usual, record, record.explainers)} In brackets: the standard "
+        "error due to the explainer seed, of the standard error over the same instances, which contains it; none with "
+        f"fewer than {MIN_INSTANCES}. Deterministic explainers are left out."
     )
-    title = "What another seed of the explainer does to each metric's value"
+    title = "Explainer stability: values of the metrics"
     rows, left_out = merge_rows(blocks)
     titles = make_explainer_titles(record, low_coverage)
     header = [Title("Metric"), *(titles[name] for name in names)]

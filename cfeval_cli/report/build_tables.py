@@ -85,6 +85,6 @@ def _control_notes(findings: Findings, record: RunRecord) -> list[str]:
         return []
     rest = list_contenders(findings.metrics, record)
     return [
-        f"no controls: without {', '.join(controls)}, {describe_controls(controls, record)}; what is left: "
-        f"{', '.join(rest) or 'nobody'}."
+        f"no controls: without {', '.join(controls)}, {describe_controls(controls, record)}; remaining: "
+        f"{', '.join(rest) or 'none'}."
     ]

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from cfeval_cli.report.table import CIRCULAR, LOW_COVERAGE_MARK, MOVES, Title
-from cfeval_cli.report.titles import LOW_COVERAGE, list_truth_metrics, make_metric_title, mark_moving
+from cfeval_cli.report.table import CIRCULAR_MARK, LOW_COVERAGE_MARK, NOT_IDENTIFIABLE_MARK, Title
+from cfeval_cli.report.titles import LOW_COVERAGE, list_truth_metrics, make_metric_title, mark_not_identifiable
 from cfeval_cli.results.record import RunRecord, TruthEntry
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, MIN_INSTANCES
 
 HALF = 0.5  # explainers that cover fewer instances are named
-MOVES_NOTE = "depends on an arbitrary constant of the model, not on its predictions"
+NOT_IDENTIFIABLE_NOTE = "depends on the parametrisation of the model (not identifiable)"
 
 
 def describe_run(record: RunRecord) -> str:
@@ -45,12 +45,12 @@ def describe_baselines(record: RunRecord) -> str:
 
 
 def describe_fidelity(record: RunRecord) -> str:
-    """Write how often a model that learned another one's predictions makes the same prediction."""
+    """Write how often a model that was trained on the predictions of another one agrees with it."""
     fidelity = record.fidelity
     if fidelity is None:
         return ""
     return (
-        f" It learned another model's predictions, and says the same for {fidelity.test:.1%} "
+        f" It was trained on the predictions of another model and agrees with it on {fidelity.test:.1%} "
         f"[{fidelity.low:.1%}, {fidelity.high:.1%}] of the {fidelity.rows:,} test rows (fidelity)."
     )
 
@@ -64,8 +64,7 @@ def interval_note(record: RunRecord, *, without_differences: bool = False) -> st
         count = min(count, DEFAULT_RESAMPLES)
     level = f"{100 * settings.confidence:.4g}"
     return (
-        f" In brackets: {level} % intervals over {count:,} resamples of the instances; "
-        f"none from fewer than {MIN_INSTANCES}."
+        f" In brackets: {level} % CI from {count:,} resamples of the instances; none with fewer than {MIN_INSTANCES}."
     )
 
 
@@ -77,9 +76,11 @@ def coverage_notes(low_coverage: Mapping[str, float], record: RunRecord) -> list
         return []
     shares = ", ".join(f"{titles[name]} {share:.1%}" for name, share in low.items())
     half = [titles[name] for name, share in low.items() if share < HALF]
-    few = f" {', '.join(half)}: for under half of the instances." * bool(half)
+    few = f" Under half of the instances: {', '.join(half)}." * bool(half)
     k = record.settings.k
-    return [f"{LOW_COVERAGE_MARK} names k = {k} features for under {LOW_COVERAGE:.0%} of the instances: {shares}.{few}"]
+    return [
+        f"{LOW_COVERAGE_MARK} returns k = {k} features for under {LOW_COVERAGE:.0%} of the instances: {shares}.{few}"
+    ]
 
 
 def describe_controls(titles: Sequence[str], record: RunRecord) -> str:
@@ -87,15 +88,15 @@ def describe_controls(titles: Sequence[str], record: RunRecord) -> str:
     names = [name for name, title in record.explainers.items() if title in titles]
     settings = record.explainer_settings
     truths = list(dict.fromkeys(truth for name in names if (truth := settings.get(name, {}).get("truth_name"))))
-    only = ", whichever the question" * (len(record.settings.truth) > 1)
-    parts = ["features at random"] * (len(truths) < len(names)) + [f"the truth itself ({one}{only})" for one in truths]
-    return f"which name {' or '.join(parts)} and are there to be compared with"
+    only = " for every question" * (len(record.settings.truth) > 1)
+    parts = ["random features"] * (len(truths) < len(names)) + [f"the features of {truth}{only}" for truth in truths]
+    return f"which select {' or '.join(parts)}"
 
 
 def absent_notes(record: RunRecord) -> list[str]:
     """Write which explainers do not apply, and why."""
     absent = record.explainers_absent
-    return [f"Explainers that do not apply: {group_by_reason(absent)}."] if absent else []
+    return [f"Explainers not applicable: {group_by_reason(absent)}."] if absent else []
 
 
 def group_by_reason(absent: Mapping[str, str]) -> str:
@@ -110,7 +111,7 @@ def fault_notes(explainers: Mapping[str, str], record: RunRecord) -> list[str]:
     """Write which explainers failed on instances, and why."""
     explained = {title: record.explained[name] for name, title in explainers.items() if name in record.explained}
     return [
-        f"{title} has no explanation of {facts.faults:,} of {record.instances:,} instances, which are left out: "
+        f"{title} returned no explanation for {facts.faults:,} of {record.instances:,} instances, which are left out: "
         f"{facts.reasons}."
         for title, facts in explained.items()
         if facts.faults
@@ -134,10 +135,10 @@ def reference_notes(record: RunRecord) -> list[str]:
             notes.append(f"{name} {method}, {error}")
         elif not truth.exact or method != truth.how:
             notes.append(f"{name} {method}")
-    return [f"Truths that the model was asked for (reference): {'; '.join(notes)}."] if notes else []
+    return [f"Reference attributions, computed by model evaluations: {'; '.join(notes)}."] if notes else []
 
 
-def select_moving(lines: pd.DataFrame) -> pd.Series:
+def select_not_identifiable(lines: pd.DataFrame) -> pd.Series:
     """Return which lines depend on the parametrisation of the model; none if that was not computed."""
     return lines["moves"].isin([True]) if "moves" in lines else pd.Series(False, index=lines.index)
 
@@ -158,7 +159,7 @@ def circular_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
         notes.append(f"{record.explainers[str(name)]}: {', '.join(rows)}")
     is_dropped = record.settings.circular == "drop"
     left_out = "; left out of every τ (circular=drop)" * is_dropped
-    return [f"{CIRCULAR} good by construction, which tells nothing{left_out}. {'; '.join(notes)}."] if notes else []
+    return [f"{CIRCULAR_MARK} circular (optimal by construction){left_out}. {'; '.join(notes)}."] if notes else []
 
 
 def remark_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
@@ -180,17 +181,18 @@ def remark_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
     return notes
 
 
-def find_moving(metrics: pd.DataFrame) -> set[tuple[str, str]]:
+def find_not_identifiable(metrics: pd.DataFrame) -> set[tuple[str, str]]:
     """Return the metrics of which the value of an explainer depends on the parametrisation of the model."""
-    lines = metrics[select_moving(metrics)]
+    lines = metrics[select_not_identifiable(metrics)]
     return set(zip(lines["metric"], lines["variant"], strict=True))
 
 
-def moves_note(what: str) -> str:
+def not_identifiable_note(what: str) -> str:
     """Write what § means."""
-    return f"{MOVES} {MOVES_NOTE}: other parameters of the model move this {what} and change no prediction."
+    note = f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}"
+    return f"{note}: other parameters with the same predictions give another {what}."
 
 
 def make_marked_title(pair: tuple[str, str], record: RunRecord, moving: set[tuple[str, str]], *, star: bool) -> Title:
     """Return the title of a metric with its marks."""
-    return mark_moving(make_metric_title(*pair, record, star=star), pair in moving)
+    return mark_not_identifiable(make_metric_title(*pair, record, star=star), pair in moving)

@@ -11,10 +11,10 @@ from cfeval_cli.report.numbers import SCORE, NumberFormat, is_missing, write_ord
 
 ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
 STAR = "*"  # the ground truth
-CIRCULAR = "◦"  # optimal by construction
-MOVES = "§"  # depends on the parametrisation of the model, which no prediction depends on
+CIRCULAR_MARK = "◦"  # optimal by construction
+NOT_IDENTIFIABLE_MARK = "§"  # depends on the parametrisation of the model, not on its predictions
 LOW_COVERAGE_MARK = "†"
-OUTSIDE = "‡"  # a value outside its own interval
+OUTSIDE_INTERVAL_MARK = "‡"  # a value outside its own interval
 
 Direction = Literal["higher", "lower", "none"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.core import Quantity
-from cfeval_cli.report.table import DASH, LOW_COVERAGE_MARK, MOVES, STAR, Row, Title
+from cfeval_cli.report.table import DASH, LOW_COVERAGE_MARK, NOT_IDENTIFIABLE_MARK, STAR, Row, Title
 from cfeval_cli.results.record import MetricEntry, RunRecord
 
 LOW_COVERAGE = 0.9  # explainers that cover fewer instances are marked
@@ -32,9 +32,9 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
     return template
 
 
-def mark_moving(title: Title, moves: bool) -> Title:
+def mark_not_identifiable(title: Title, moves: bool) -> Title:
     """Mark what depends on the parametrisation of the model."""
-    return replace(title, suffix=MOVES) if moves else title
+    return replace(title, suffix=NOT_IDENTIFIABLE_MARK) if moves else title
 
 
 def join_titles(title: Title, other: Title) -> Title:
@@ -135,8 +135,8 @@ def merge_rows(blocks: Mapping[str, Sequence[Row]], *, ranked: bool = False) -> 
                 rows_of_block = merged.setdefault(first_block.setdefault(key, block), {})
                 before = rows_of_block.get(key)
                 rows_of_block[key] = row if before is None else replace(row, title=join_titles(before.title, title))
-    notes = [f"The same for all explainers, and left out: {'; '.join(same)}."] if same else []
-    notes += [f"Without any value: {', '.join(empty)}."] if empty else []
+    notes = [f"Same value for all explainers, not shown: {'; '.join(same)}."] if same else []
+    notes += [f"No values: {', '.join(empty)}."] if empty else []
     return [list(rows.values()) for rows in merged.values()], notes
 
 

@@ -1,4 +1,4 @@
-"""What a run says, in words: no more than its figures bear."""
+"""The verdict on a run in sentences: which metric agrees with the ground truth, and whether that is significant."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from cfeval_cli.report.build_scores import compute_mean_ranks
 from cfeval_cli.report.notes import describe_controls
 from cfeval_cli.report.numbers import P_VALUE
 from cfeval_cli.report.titles import (
+    Pair,
     list_contenders,
     list_truth_metrics,
     make_metric_title,
@@ -28,532 +29,571 @@ from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, is_underpowered
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
-_NAMED = 4  # metrics whose intervals are told
-_ALL_ORDERS = 8  # explainers up to which p is exact
-_Pair = tuple[str, str]  # metric and variant
-_Names = tuple[str, ...]  # of explainers
+_MAX_NAMED_METRICS = 4
+_MAX_NAMED_EXPLAINERS = 8
+_MAX_EXACT_EXPLAINERS = 8  # with more, p is from random orderings
+_HIGH_TAU = 0.9
+_ROUNDING = 1e-9
+_Line = Mapping[Any, Any]  # of a data frame
+_Explainers = tuple[str, ...]  # titles
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A headline and what is to be said below it."""
+    """A headline, and the sentences below it."""
 
     headline: str
-    sure: bool  # whether something in it is significant
+    is_significant: bool  # whether a τ of the headline is
     points: Sequence[str]
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """The metrics that were judged by a truth that the run leads with."""
+class _Comparison:
+    """The metrics that are compared with one ground truth: those that rank the most explainers, the highest τ first."""
 
-    lines: pd.DataFrame  # of correlations.csv, best τ first; τ is that without controls, over the same explainers
-    differences: pd.DataFrame
+    lines: pd.DataFrame  # of correlations.csv; τ is that without controls
+    differences: pd.DataFrame  # between their τ
     record: RunRecord
     truth: str = ""
-    left: Sequence[str] = ()  # the explainers that are no controls
+    contenders: Sequence[str] = ()  # titles of the explainers that are not controls
     controls: Sequence[str] = ()
-    fewer: Mapping[_Names, pd.DataFrame] = field(default_factory=dict)  # lines of metrics that ranked others, by whom
+    not_compared: Mapping[_Explainers, pd.DataFrame] = field(default_factory=dict)  # by the fewer explainers ranked
 
     @staticmethod
-    def of(findings: Findings, record: RunRecord, truth: str) -> _Judged:
-        """The largest τ without controls first; equal ones by their p and in the order of the tables.
-
-        A τ over other explainers is another figure: those over the most explainers are compared.
-        """
-        correlations = _by(findings.correlations, record, truth)
-        pair = ["metric", "variant"]
-        tau_of_all = select_subset(correlations)[[*pair, "tau"]].rename(columns={"tau": "tau_of_all"})
-        lines = select_subset(correlations, WITHOUT_CONTROLS).merge(tau_of_all, on=pair)
+    def from_findings(findings: Findings, record: RunRecord, truth: str) -> _Comparison:
+        """Sort metrics by their τ without controls, equal ones by their p and then in the order of the tables."""
+        correlations = _select_truth(findings.correlations, record, truth)
+        keys = ["metric", "variant"]
+        tau_of_all = select_subset(correlations)[[*keys, "tau"]].rename(columns={"tau": "tau_of_all"})
+        lines = select_subset(correlations, WITHOUT_CONTROLS).merge(tau_of_all, on=keys)
         lines = lines[~lines["metric"].isin(list_truth_metrics(record)) & lines["tau"].notna()]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
-        differences = _by(select_subset(findings.differences, WITHOUT_CONTROLS), record, truth)
-        left, controls = (list_contenders(findings.metrics, record, controls=controls) for controls in (False, True))
-        compared, *fewer = _alike(lines, findings.metrics, record, truth) or [((), lines)]
+        differences = _select_truth(select_subset(findings.differences, WITHOUT_CONTROLS), record, truth)
+        contenders, controls = (
+            list_contenders(findings.metrics, record, controls=is_control) for is_control in (False, True)
+        )
+        groups = _group_by_explainers(lines, findings.metrics, record, truth) or [((), lines)]
+        (_, compared), *not_compared = groups
         differences = differences[differences["difference"].notna()]
-        return _Judged(compared[1], differences, record, truth, left, controls, dict(fewer))
+        return _Comparison(compared, differences, record, truth, contenders, controls, dict(not_compared))
 
     @cached_property
-    def pairs(self) -> list[_Pair]:
-        """Metrics and variants."""
-        return _pairs(self.lines)
+    def pairs(self) -> list[Pair]:
+        """The metrics with their variants."""
+        return _list_pairs(self.lines)
 
-    def name(self, pair: _Pair) -> str:
-        """A metric as the tables call it, without its arrow."""
+    def get_title(self, pair: Pair) -> str:
+        """Return a metric as the tables call it, without its arrow."""
         return make_metric_title(*pair, self.record).plain
 
-    def names(self, pairs: Sequence[_Pair], most: int = 4) -> str:
-        """Several metrics, in words."""
-        shown = [self.name(pair) for pair in pairs[:most]]
-        more = len(pairs) - len(shown)
-        return join_names([*shown, f"{more} more"] if more else shown)
+    def join_titles(self, pairs: Sequence[Pair], max_count: int = _MAX_NAMED_METRICS) -> str:
+        """Write several metrics as `A, B and 2 more`."""
+        titles = [self.get_title(pair) for pair in pairs[:max_count]]
+        n_more = len(pairs) - len(titles)
+        return join_names([*titles, f"{n_more} more"] if n_more else titles)
 
-    def between(self, one: _Pair, other: _Pair) -> Mapping[Any, Any] | None:
-        """How much the τ of two metrics differ, if that is known."""
-        return self._known.get((*one, *other)) or self._known.get((*other, *one))
+    def get_difference(self, pair: Pair, other: Pair) -> _Line | None:
+        """Return the test of the difference between the τ of two metrics, if there is one."""
+        return self._difference_of.get((*pair, *other)) or self._difference_of.get((*other, *pair))
 
     @cached_property
-    def _known(self) -> dict[tuple[str, ...], Mapping[Any, Any]]:
-        pairs = ("metric", "variant", "than_metric", "than_variant")
+    def _difference_of(self) -> dict[tuple[str, ...], _Line]:
+        keys = ("metric", "variant", "than_metric", "than_variant")
         lines = self.differences.to_dict("records")
-        return {tuple(line[name] for name in pairs): line for line in reversed(lines)}  # the first of equals stays
+        return {tuple(line[key] for key in keys): line for line in reversed(lines)}  # the first of equal keys counts
 
     @property
     def best(self) -> Any:
-        """The line of the largest τ."""
+        """The line with the highest τ."""
         return self.lines.iloc[0]
 
     @property
-    def alike(self) -> list[_Pair]:
-        """The metrics that have it."""
+    def leaders(self) -> list[Pair]:
+        """The metrics that share the highest τ."""
         taus = zip(self.pairs, self.lines["tau"], strict=True)
-        return [pair for pair, tau in taus if abs(tau - self.best["tau"]) < 1e-9]
+        return [pair for pair, tau in taus if abs(tau - self.best["tau"]) < _ROUNDING]
 
     @property
-    def ranked(self) -> int:
-        """How many explainers were ranked."""
+    def leader_lines(self) -> pd.DataFrame:
+        """The lines of these metrics."""
+        return self.lines.iloc[: len(self.leaders)]
+
+    @property
+    def n_ranked(self) -> int:
+        """The number of explainers that were ranked."""
         return int(self.best["explainers"])
 
     @property
-    def able(self) -> bool:
-        """Whether so many explainers have enough orders for a perfect one to be significant among the metrics."""
-        return self.ranked > _ALL_ORDERS or self.hypotheses / factorial(self.ranked) < SIGNIFICANCE_LEVEL
+    def n_hypotheses(self) -> int:
+        """The number of metrics with different τ."""
+        return self._count_distinct(self.pairs)
 
     @property
-    def corrected(self) -> float:
-        """p of the largest τ, as that of the best of several."""
-        return min(1.0, float(self.best["p_tau"]) * self.hypotheses)
+    def can_be_significant(self) -> bool:
+        """Whether the smallest possible p, adjusted for the number of metrics, is below the significance level."""
+        if self.n_ranked > _MAX_EXACT_EXPLAINERS:
+            return True
+        return self.n_hypotheses / factorial(self.n_ranked) < SIGNIFICANCE_LEVEL
 
     @property
-    def sure(self) -> bool:
-        """Whether the best is better than chance."""
-        return bool(self.best["tau"] > 0 and self.able and self.corrected < SIGNIFICANCE_LEVEL)
-
-    @cached_property
-    def hypotheses(self) -> int:
-        """How many metrics can differ: those with the same τ in every resample count once."""
-        return self._different(self.pairs)
-
-    def _different(self, pairs: Sequence[_Pair]) -> int:
-        """How many of some metrics have not the same τ as another one in every resample."""
-        twins = self.differences[self.differences["same"].astype(bool)] if len(self.differences) else self.differences
-        return len(pairs) - len(set(zip(twins["than_metric"], twins["than_variant"], strict=True)) & set(pairs))
+    def adjusted_p(self) -> float:
+        """The p of the highest τ, adjusted for the number of metrics."""
+        return min(1.0, float(self.best["p_tau"]) * self.n_hypotheses)
 
     @property
-    def blunt(self) -> str:
-        """Why no difference between metrics could be sure, if that is so."""
-        resamples = self.record.resampled
-        many = [self.hypotheses, *(self._different(_pairs(lines)) for lines in self.fewer.values())]
-        tested = sum(one * (one - 1) // 2 for one in many)  # all are corrected together
-        if not is_underpowered(resamples, tested):
+    def is_significant(self) -> bool:
+        """Whether the highest τ is significantly above chance."""
+        return bool(self.best["tau"] > 0 and self.can_be_significant and self.adjusted_p < SIGNIFICANCE_LEVEL)
+
+    def _count_distinct(self, pairs: Sequence[Pair]) -> int:
+        """Count metrics; those with the same τ in every resample count once."""
+        same = self.differences[self.differences["same"].astype(bool)] if len(self.differences) else self.differences
+        return len(pairs) - len(set(zip(same["than_metric"], same["than_variant"], strict=True)) & set(pairs))
+
+    @property
+    def resamples_note(self) -> str:
+        """Why no difference between metrics can be significant; empty if there are enough resamples."""
+        counts = [
+            self.n_hypotheses,
+            *(self._count_distinct(_list_pairs(lines)) for lines in self.not_compared.values()),
+        ]
+        n_tests = sum(count * (count - 1) // 2 for count in counts)  # all are adjusted together
+        if not is_underpowered(self.record.resampled, n_tests):
             return ""
-        return f"{resamples:,} resamples are too few to be sure of any of {tested} differences between metrics."
+        return (
+            f"{self.record.resampled:,} resamples are too few for any of the {n_tests} differences between metrics to "
+            "be significant."
+        )
 
 
 def write_verdict(findings: Findings, record: RunRecord) -> Verdict:
-    """The verdict on a run; of a handful of instances nothing is claimed."""
-    found = _verdict(findings, record)
-    few = record.instances
-    if few >= MIN_INSTANCES:
-        return found
-    many = "One instance is" if few == 1 else f"{few} instances are"
-    return Verdict(f"{many} too few to tell which explainer or which metric is right", False, found.points)
+    """Write the verdict on a run. With too few instances it is inconclusive, whatever the values are."""
+    verdict = _write_verdict(findings, record)
+    count = record.instances
+    if count >= MIN_INSTANCES:
+        return verdict
+    few = "1 instance is" if count == 1 else f"{count} instances are"
+    return Verdict(f"Inconclusive: {few} too few to compare explainers or metrics", False, verdict.points)
 
 
-def _verdict(findings: Findings, record: RunRecord) -> Verdict:
-    """On each of the truths that the run leads with, by what they ask."""
+def _write_verdict(findings: Findings, record: RunRecord) -> Verdict:
     record = mark_low_coverage(findings.metrics, record)
     if not record.truths and len(record.explainers) > 1:
-        return _without_truth(findings, record)
-    everyone = [_Judged.of(findings, record, truth) for truth in record.settings.truth]
-    judged = [one for one in everyone if len(one.lines)]
-    ladder = _ladder(findings.correlations, record)
-    if not judged:
-        reason = record.correlations_absent or _nobody(everyone)
-        if ladder:
-            return Verdict("On a ladder of explainers of known order", False, ladder)
-        found = [point for truth in record.settings.truth for point in _found(findings.metrics, record, truth)]
+        return _write_verdict_without_truth(findings, record)
+    truths = record.settings.truth
+    every_comparison = [_Comparison.from_findings(findings, record, truth) for truth in truths]
+    comparisons = [comparison for comparison in every_comparison if len(comparison.lines)]
+    graded = _graded_notes(findings.correlations, record)
+    if not comparisons:
+        if graded:
+            return Verdict("Only graded control explainers were ranked", False, graded)
+        reason = record.correlations_absent or _explain_missing_comparison(every_comparison)
+        points = [note for truth in truths for note in _agreement_notes(findings.metrics, record, truth)]
         return Verdict(
-            "This run cannot tell which metric agrees with the truth", False, [f"No correlations: {reason}.", *found]
+            "No metric could be compared with the ground truth", False, [f"No correlations: {reason}.", *points]
         )
-    sure = any(one.sure for one in judged)
-    if len(judged) == 1:
-        points = [*_points(findings, judged[0]), *_fewer({"": judged[0]})]
-        points += [*_truths(findings.correlations, judged[0]), *ladder]
-        return Verdict(f"For this one trained model: {_headline(judged[0])}", sure, points)
-    names = name_truths((one.truth for one in judged), record)
-    questions = {names[one.truth]: one for one in judged}
-    points = [f"{name.capitalize()}: {point}" for name, one in questions.items() for point in _brief(findings, one)]
-    return Verdict(_headlines(questions), sure, [*points, *_fewer(questions), _shared(judged), *ladder])
+    is_significant = any(comparison.is_significant for comparison in comparisons)
+    if len(comparisons) == 1:
+        (comparison,) = comparisons
+        points = [*_list_points(findings, comparison), *_not_compared_notes({"": comparison})]
+        points += [*_other_truth_notes(findings.correlations, comparison), *graded]
+        headline = _write_headline(comparison)
+        return Verdict(f"For this trained model: {headline}", is_significant, points)
+    names = name_truths((comparison.truth for comparison in comparisons), record)
+    by_question = {names[comparison.truth]: comparison for comparison in comparisons}
+    points = [
+        f"{question.capitalize()}: {point}"
+        for question, comparison in by_question.items()
+        for point in _list_brief_points(findings, comparison)
+    ]
+    points += [*_not_compared_notes(by_question), _describe_tau(comparisons), *graded]
+    return Verdict(_write_joint_headline(by_question), is_significant, points)
 
 
-def _headline(judged: _Judged) -> str:
-    """Which metric is closest to one of the truths, and how sure that is."""
-    many, who = len(judged.alike) > 1, judged.names(judged.alike)
-    if judged.best["tau"] <= 0:
-        return "no metric ranks the explainers as the truth does"
-    if not judged.able:
-        told = f"which metric agrees with the truth cannot be told with {_words(judged.ranked)} explainers"
-        return f"{told}; {who} {'come' if many else 'comes'} closest"
-    if judged.sure:
-        return f"{who} {'agree' if many else 'agrees'} best with the truth, and better than chance"
-    if judged.best["p_tau"] < SIGNIFICANCE_LEVEL:
-        more = "but one of so many metrics may do so by chance"
-        return f"{who} {'agree' if many else 'agrees'} best with the truth, {more}"
-    return f"no metric can be told from chance; {who} {'come' if many else 'comes'} closest to the truth"
+def _write_headline(comparison: _Comparison) -> str:
+    """Write which metric agrees best with one ground truth, and whether that is significant."""
+    leaders, best = comparison.join_titles(comparison.leaders), comparison.best
+    if best["tau"] <= 0:
+        return "no metric agrees with the ground truth (no τ is above 0)"
+    if not comparison.can_be_significant:
+        return f"inconclusive, {_describe_orderings(comparison.n_ranked)}; highest τ: {leaders}"
+    verb = "have" if len(comparison.leaders) > 1 else "has"
+    highest = f"{leaders} {verb} the highest τ with the ground truth"
+    count = comparison.n_hypotheses
+    adjusted = f"{format_p_value(comparison.adjusted_p)}{f', adjusted for {count} metrics' * (count > 1)}"
+    if comparison.is_significant:
+        return f"{highest}, significantly above chance ({adjusted})"
+    if best["p_tau"] < SIGNIFICANCE_LEVEL:
+        return f"{highest}, not significantly above chance ({adjusted})"
+    return f"no metric is significantly above chance; highest τ: {leaders} ({format_p_value(best['p_tau'])})"
 
 
-def _headlines(questions: Mapping[str, _Judged]) -> str:
-    """The same of several truths; what holds of all of them is said once."""
-    if all(judged.best["tau"] > 0 and not judged.able for judged in questions.values()):
-        few = {judged.ranked for judged in questions.values()}
-        closest = "; ".join(f"about {name} {judged.names(judged.alike)}" for name, judged in questions.items())
-        return (
-            f"For this one trained model {_words(max(few))} explainers cannot tell which metric agrees with the truth. "
-            f"Closest: {closest}"
+def _write_joint_headline(by_question: Mapping[str, _Comparison]) -> str:
+    """Write the headlines of several ground truths; what all have in common is stated once."""
+    comparisons = by_question.values()
+    if all(comparison.best["tau"] > 0 and not comparison.can_be_significant for comparison in comparisons):
+        reason = _describe_orderings(max(comparison.n_ranked for comparison in comparisons))
+        highest = "; ".join(
+            f"{comparison.join_titles(comparison.leaders)} for {question}"
+            for question, comparison in by_question.items()
         )
-    return "For this one trained model. " + ". ".join(
-        f"{name.capitalize()}: {_headline(judged)}" for name, judged in questions.items()
+        return f"Inconclusive for this trained model: {reason}. Highest τ: {highest}"
+    return "For this trained model. " + ". ".join(
+        f"{question.capitalize()}: {_write_headline(comparison)}" for question, comparison in by_question.items()
     )
 
 
-def _points(findings: Findings, judged: _Judged) -> list[str]:
-    """All that is to be said of one truth."""
-    points = [_strength(judged), *_moving(findings, judged), *_apart(judged), *_families(judged)]
-    return [*points, *_found(findings.metrics, judged.record, judged.truth)]
+def _describe_orderings(n_explainers: int) -> str:
+    return f"{n_explainers} explainers allow only {factorial(n_explainers):,} orderings"
 
 
-def _brief(findings: Findings, judged: _Judged) -> list[str]:
-    """What is to be said of one of several truths: the figures, and what one can act on."""
-    lines = judged.lines.iloc[: len(judged.alike)]  # the leaders come first
-    ends = [_interval(low, high) for low, high in zip(lines["tau_low"], lines["tau_high"], strict=True)]
-    text = f"{judged.names(judged.alike, _NAMED)}: τ = {judged.best['tau']:.3f}{ends[0]}"
-    if len(set(ends)) > 1:  # the same τ, and not the same certainty
-        named = zip(judged.alike[:_NAMED], ends, strict=False)
-        told = ", ".join(f"{judged.name(pair)}{end}" for pair, end in named)
-        text = f"τ = {judged.best['tau']:.3f}: {told}{' …' * (len(ends) > _NAMED)}"
-    if judged.controls:
-        text += f", with the controls {_of_all(lines)}"
-    text += f"; {format_p_value(judged.best['p_tau'])}"
-    if judged.hypotheses > 1:
-        text += f", {format_p_value(judged.corrected)} as the best of {judged.hypotheses} metrics"
-    first = [f"{text}.", *_moving(findings, judged), *_apart(judged, brief=True)]
-    found = _found(findings.metrics, judged.record, judged.truth)
-    return [" ".join(first), " ".join([*_families(judged), *found])]
+def _list_points(findings: Findings, comparison: _Comparison) -> list[str]:
+    """Return all sentences on the only ground truth."""
+    return [
+        _describe_highest_tau(comparison),
+        *_not_identifiable_notes(findings, comparison),
+        *_difference_notes(comparison),
+        *_family_notes(comparison),
+        *_agreement_notes(findings.metrics, comparison.record, comparison.truth),
+    ]
 
 
-def _shared(everyone: Sequence[_Judged]) -> str:
-    """What the figures of several truths have in common: who was ranked, and what so few can show."""
-    judged = max(everyone, key=lambda one: one.ranked)
-    level = f"{100 * judged.record.settings.confidence:g} %"
-    exact = "exact" if judged.ranked <= _ALL_ORDERS else "from 20,000 random orders"
+def _list_brief_points(findings: Findings, comparison: _Comparison) -> list[str]:
+    """Return the sentences on one of several ground truths, in two paragraphs."""
+    lines = comparison.leader_lines
+    intervals = [_format_interval(*ends) for ends in zip(lines["tau_low"], lines["tau_high"], strict=True)]
+    text = f"Highest τ {comparison.best['tau']:.3f}"
+    if len(set(intervals)) > 1:
+        text += f": {_join_with_intervals(comparison, intervals)}"
+    else:
+        text += f"{intervals[0]}: {comparison.join_titles(comparison.leaders)}"
+    if comparison.controls:
+        text += f"; with the controls {_format_range(lines['tau_of_all'])}"
+    text += f"; {format_p_value(comparison.best['p_tau'])}"
+    if comparison.n_hypotheses > 1:
+        text += f", adjusted for {comparison.n_hypotheses} metrics {format_p_value(comparison.adjusted_p)}"
+    first = [
+        f"{text}.", *_not_identifiable_notes(findings, comparison), *_difference_notes(comparison, is_brief=True)
+    ]  # fmt: skip
+    agreement = _agreement_notes(findings.metrics, comparison.record, comparison.truth)
+    return [" ".join(first), " ".join([*_family_notes(comparison), *agreement])]
+
+
+def _join_with_intervals(comparison: _Comparison, intervals: Sequence[str]) -> str:
+    """Write the metrics that share the highest τ, each with its own interval."""
+    titles = [comparison.get_title(pair) for pair in comparison.leaders[:_MAX_NAMED_METRICS]]
+    parts = [f"{title}{interval}" for title, interval in zip(titles, intervals, strict=False)]
+    return f"{', '.join(parts)}{' …' * (len(intervals) > _MAX_NAMED_METRICS)}"
+
+
+def _describe_tau(comparisons: Sequence[_Comparison]) -> str:
+    """Write what τ and p are of, and what p can be with so few explainers."""
+    comparison = max(comparisons, key=lambda comparison: comparison.n_ranked)
+    level = f"{100 * comparison.record.settings.confidence:g} %"
     return (
-        f"τ is Kendall's over {_who(judged, judged.ranked)}, in brackets its {level} interval over instances; p is "
-        f"{exact} and one-sided.{_orders(judged)}"
+        f"τ is Kendall's τ over {_describe_explainers(comparison)}, in brackets its {level} CI over instances. "
+        f"p is one-sided ({_describe_test(comparison)}).{_describe_smallest_p(comparison)}"
     )
 
 
-def _fewer(questions: Mapping[str, _Judged]) -> list[str]:
-    """Which metrics ranked fewer explainers than those that are compared, and their τ with each truth."""
-    told = []
-    for who in dict.fromkeys(who for judged in questions.values() for who in judged.fewer):
-        lines = {name: judged.fewer[who] for name, judged in questions.items() if who in judged.fewer}
-        judged = next(iter(questions.values()))
-        pairs = list(dict.fromkeys(pair for of in lines.values() for pair in _pairs(of)))
-        absent = [title for title in judged.left if title not in who]
-        ends = [f"{name} {_from_to(list(of['tau']))}".strip() for name, of in lines.items()]
+def _describe_test(comparison: _Comparison) -> str:
+    return "exact" if comparison.n_ranked <= _MAX_EXACT_EXPLAINERS else "20,000 random orderings"
+
+
+def _not_compared_notes(by_question: Mapping[str, _Comparison]) -> list[str]:
+    """Return which metrics rank fewer explainers than those that are compared, and their τ."""
+    comparisons = list(by_question.values())
+    groups = []
+    for explainers in dict.fromkeys(names for comparison in comparisons for names in comparison.not_compared):
+        lines_of = {
+            question: comparison.not_compared[explainers]
+            for question, comparison in by_question.items()
+            if explainers in comparison.not_compared
+        }
+        pairs = list(dict.fromkeys(pair for lines in lines_of.values() for pair in _list_pairs(lines)))
+        absent = [title for title in comparisons[0].contenders if title not in explainers]
         without = f", without {join_names(absent)}" if absent else ""
-        told.append(f"{judged.names(pairs)} ({len(who)} explainers{without}): τ {', '.join(ends)}")
-    if not told:
+        taus = [f"{question} {_format_range(lines['tau'])}".strip() for question, lines in lines_of.items()]
+        titles = comparisons[0].join_titles(pairs)
+        groups.append(f"{titles} ({len(explainers)} explainers{without}): τ {', '.join(taus)}")
+    if not groups:
         return []
-    return [f"Ranked fewer explainers, and not compared with the others: {'; '.join(told)}."]
+    return [f"Not compared, because they rank fewer explainers: {'; '.join(groups)}."]
 
 
-def _nobody(everyone: Sequence[_Judged]) -> str:
-    """Why no metric can be judged."""
-    judged = next(iter(everyone), None)
-    if judged is not None and judged.controls and len(judged.left) < 2:
-        left = f"{judged.left[0]} alone" if judged.left else "nobody"
-        what = describe_controls(judged.controls, judged.record)
+def _explain_missing_comparison(comparisons: Sequence[_Comparison]) -> str:
+    """Write why no metric can be compared with the ground truth."""
+    if comparisons and comparisons[0].controls and len(comparisons[0].contenders) < 2:
+        comparison = comparisons[0]
+        rest = f"only {comparison.contenders[0]}" if comparison.contenders else "no explainer"
         return (
-            f"without the controls ({join_names(judged.controls)}), {what}, {left} is left, and a ranking needs two "
+            f"without the controls ({join_names(comparison.controls)}), "
+            f"{describe_controls(comparison.controls, comparison.record)}, {rest} is left, and a ranking needs two "
             "explainers"
         )
-    return "no metric has values for two explainers that the truth could rank"
+    return "no metric has values for two explainers that the ground truth can rank"
 
 
-def _words(number: int) -> str:
-    return {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}.get(number, str(number))
-
-
-def _without_truth(findings: Findings, record: RunRecord) -> Verdict:
-    """Who comes first by the metrics of each kind, and how far the metrics agree with each other."""
-    found = compute_mean_ranks(findings.metrics, record)
-    if not found:
-        return Verdict("No truth is known of this model, and no metric tells the explainers apart", False, [])
-    firsts: dict[str, list[str]] = {}  # who comes first, and by metrics of which kinds
-    for block, mean in found.items():
-        best = [name for name in mean.index if mean["mean"][name] == mean["mean"].min()]
-        many = "comes" if len(best) == 1 else "come"
-        who = f"{join_names([record.explainers[name] for name in best])} {many} first"
-        firsts.setdefault(who, []).append(f"by {block} metrics")
+def _write_verdict_without_truth(findings: Findings, record: RunRecord) -> Verdict:
+    """Write which explainer ranks first by each kind of metrics, and how far the metrics agree with each other."""
+    mean_ranks = compute_mean_ranks(findings.metrics, record)
+    if not mean_ranks:
+        return Verdict("No ground truth for this model, and every metric ties the explainers", False, [])
+    kinds_of: dict[str, list[str]] = {}  # by the explainers that rank first
+    for kind, ranks in mean_ranks.items():
+        best = [record.explainers[name] for name in ranks.index if ranks["mean"][name] == ranks["mean"].min()]
+        verb = "ranks" if len(best) == 1 else "rank"
+        kinds_of.setdefault(f"{join_names(best)} {verb} first", []).append(f"by {kind} metrics")
     points = [f"No correlations: {record.correlations_absent}."]
-    for block, mean in found.items():
-        ranks = ", ".join(f"{record.explainers[name]} {mean['mean'][name]:.2f}" for name in mean.index)
-        points.append(f"Mean rank over {mean['count'].max()} {block} metrics: {ranks}.")
+    for kind, ranks in mean_ranks.items():
+        text = ", ".join(f"{record.explainers[name]} {ranks['mean'][name]:.2f}" for name in ranks.index)
+        points.append(f"Mean rank over {ranks['count'].max()} {kind} metrics: {text}.")
+    firsts = ", ".join(f"{first} {join_names(kinds)}" for first, kinds in kinds_of.items())
     return Verdict(
-        "No truth is known of this model: " + ", ".join(f"{who} {join_names(kinds)}" for who, kinds in firsts.items()),
-        False,
-        [*points, *_each_other(findings, record)],
+        f"No ground truth for this model: {firsts}", False, [*points, *_metric_agreement_notes(findings, record)]
     )
 
 
-def _each_other(findings: Findings, record: RunRecord) -> list[str]:
-    """How far metrics agree, within a kind and across kinds."""
+def _metric_agreement_notes(findings: Findings, record: RunRecord) -> list[str]:
+    """Return how far metrics agree with each other, within a kind and between kinds."""
     pairs = findings.metric_agreement
     if pairs.empty:
         return []
-    block = {name: facts.block for name, facts in record.metrics.items()}
-    same = pairs["metric"].map(block) == pairs["other_metric"].map(block)
-    told = []
-    for kind, lines in (("of the same kind", pairs[same]), ("of different kinds", pairs[~same])):
+    block = {name: entry.block for name, entry in record.metrics.items()}
+    is_same = pairs["metric"].map(block) == pairs["other_metric"].map(block)
+    notes = []
+    for kinds, lines in (("the same kind", pairs[is_same]), ("different kinds", pairs[~is_same])):
         if len(lines):
             lowest = lines.sort_values("tau", kind="stable").to_dict("records")[0]
-            names = [
-                make_metric_title(lowest[f"{which}metric"], lowest[f"{which}variant"], record).plain
-                for which in ("", "other_")
+            titles = [
+                make_metric_title(lowest[f"{prefix}metric"], lowest[f"{prefix}variant"], record).plain
+                for prefix in ("", "other_")
             ]
-            told.append(
-                f"Two metrics {kind} rank the explainers alike with τ = {lines['tau'].mean():.2f} on average, at "
-                f"worst {lowest['tau']:.2f} ({names[0]} and {names[1]})."
+            notes.append(
+                f"τ between two metrics of {kinds}: {lines['tau'].mean():.2f} on average, lowest {lowest['tau']:.2f} "
+                f"({titles[0]} and {titles[1]})."
             )
-    return [*told, "Metrics that agree need not be right: only a model whose truth is known can tell."]
+    return [*notes, "Agreement between metrics does not show that they are right. A ground truth is needed for that."]
 
 
-def _alike(
+def _group_by_explainers(
     lines: pd.DataFrame, metrics: pd.DataFrame, record: RunRecord, truth: str
-) -> list[tuple[_Names, pd.DataFrame]]:
-    """Lines of correlations.csv by the explainers that their metrics rank: first the most explainers, then metrics."""
-    there = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool) & metrics["value"].notna()]
-    names: dict[_Pair, set[str]] = {}
-    for metric, variant, explainer in zip(there["metric"], there["variant"], there["explainer"], strict=True):
+) -> list[tuple[_Explainers, pd.DataFrame]]:
+    """Group metrics by the explainers that they rank: most explainers first, then most metrics.
+
+    The τ over different explainers are not comparable.
+    """
+    scored = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool) & metrics["value"].notna()]
+    names: dict[Pair, set[str]] = {}
+    for metric, variant, explainer in zip(scored["metric"], scored["variant"], scored["explainer"], strict=True):
         names.setdefault((metric, variant), set()).add(explainer)
-    true = names.get((record.settings.agreement, truth), set())
-    who = [
-        tuple(title for name, title in record.explainers.items() if name in names.get(pair, set()) & true)
-        for pair in _pairs(lines)
+    by_truth = names.get((record.settings.agreement, truth), set())
+    ranked = [
+        tuple(title for name, title in record.explainers.items() if name in names.get(pair, set()) & by_truth)
+        for pair in _list_pairs(lines)
     ]
-    groups = {one: lines[[other == one for other in who]] for one in dict.fromkeys(who)}
+    groups = {titles: lines[[other == titles for other in ranked]] for titles in dict.fromkeys(ranked)}
     return sorted(groups.items(), key=lambda group: (-len(group[0]), -len(group[1])))
 
 
-def _pairs(lines: pd.DataFrame) -> list[_Pair]:
-    """Metrics and variants of lines."""
+def _list_pairs(lines: pd.DataFrame) -> list[Pair]:
     return list(zip(lines["metric"], lines["variant"], strict=True))
 
 
-def _from_to(values: Sequence[float]) -> str:
-    """One value, or the smallest and the largest of several."""
-    told = [f"{value:.3f}" for value in (min(values), max(values))]
-    return told[0] if told[0] == told[1] else f"{told[0]} to {told[1]}"
+def _format_range(values: pd.Series) -> str:
+    """Write one value, or the smallest and the largest of several."""
+    ends = [f"{value:.3f}" for value in (min(values), max(values))]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
-def _by(frame: pd.DataFrame, record: RunRecord, truth: str) -> pd.DataFrame:
-    """The lines that judge by one truth."""
+def _format_interval(low: float, high: float) -> str:
+    return "" if pd.isna(low) else f" [{low:.3f}, {high:.3f}]"
+
+
+def _select_truth(frame: pd.DataFrame, record: RunRecord, truth: str) -> pd.DataFrame:
     return pd.DataFrame(frame[(frame["truth"] == truth) & (frame["agreement"] == record.settings.agreement)])
 
 
-def _strength(judged: _Judged) -> str:
-    """τ with its interval and its p, and how many orders there are."""
-    settings, best, alike = judged.record.settings, judged.best, judged.alike
-    lines = judged.lines.iloc[: len(alike)]  # the leaders come first
-    ends = {(low, high) for low, high in zip(lines["tau_low"], lines["tau_high"], strict=True) if not pd.isna(low)}
-    interval = _interval(best["tau_low"], best["tau_high"], settings.confidence) or " (no interval)"
-    if len(ends) > 1:  # the same τ, and not the same certainty
-        told = ", ".join(
-            f"{judged.name(p)}{_interval(low, high)}"
-            for p, low, high in zip(alike[:_NAMED], lines["tau_low"], lines["tau_high"], strict=False)
-        )
-        interval = f" ({100 * settings.confidence:g} % intervals: {told}{' …' * (len(alike) > _NAMED)})"
-    exact = "exact test" if judged.ranked <= _ALL_ORDERS else "test by 20,000 random orders"
-    whose = f"{judged.name(alike[0])} has" if len(alike) == 1 else "They have"
+def _describe_highest_tau(comparison: _Comparison) -> str:
+    """Write the highest τ with its interval and its p, and what p can be with so few explainers."""
+    settings, best, lines = comparison.record.settings, comparison.best, comparison.leader_lines
+    level = f"{100 * settings.confidence:g} % CI"
+    ends = list(zip(lines["tau_low"], lines["tau_high"], strict=True))
+    if len({(low, high) for low, high in ends if not pd.isna(low)}) > 1:
+        intervals = [_format_interval(*pair) for pair in ends]
+        interval = f" ({level}: {_join_with_intervals(comparison, intervals)})"
+    elif pd.isna(best["tau_low"]):
+        interval = " (no CI)"
+    else:
+        interval = f" ({level}{_format_interval(best['tau_low'], best['tau_high'])})"
+    subject = f"{comparison.join_titles(comparison.leaders)} {'have' if len(comparison.leaders) > 1 else 'has'}"
     text = (
-        f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings.agreement}, truth: "
-        f"{judged.truth}) over {_who(judged, judged.ranked)}; {exact}: {format_p_value(best['p_tau'])}, one-sided."
+        f"{subject} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings.agreement}, "
+        f"{comparison.truth}) over {_describe_explainers(comparison)}; {format_p_value(best['p_tau'])} (one-sided, "
+        f"{_describe_test(comparison)})."
     )
-    if judged.hypotheses > 1:
-        text += f" Corrected for being the best of {judged.hypotheses} different metrics: "
-        text += f"{format_p_value(judged.corrected)}."
-    text += _orders(judged)
-    if judged.controls:
-        text += f" With the controls ({join_names(judged.controls)}) τ is {_of_all(lines)}."
+    if comparison.n_hypotheses > 1:
+        text += f" Adjusted for {comparison.n_hypotheses} different metrics: {format_p_value(comparison.adjusted_p)}."
+    text += _describe_smallest_p(comparison)
+    if comparison.controls:
+        text += f" With the controls ({join_names(comparison.controls)}) τ is {_format_range(lines['tau_of_all'])}."
     return text
 
 
-def _orders(judged: _Judged) -> str:
-    """What so few explainers can show at most."""
-    many = judged.ranked
-    if many > _ALL_ORDERS:
+def _describe_smallest_p(comparison: _Comparison) -> str:
+    """Write the smallest p that so few explainers allow; nothing if there are many."""
+    count = comparison.n_ranked
+    if count > _MAX_EXACT_EXPLAINERS:
         return ""
-    least = 1 / factorial(many)
-    text = f" {many} explainers have only {factorial(many):,} orders"
-    if least >= SIGNIFICANCE_LEVEL:
-        return f"{text}: no p can be below {P_VALUE.write(least)}, and nothing can be significant."
-    if not judged.able:
+    smallest = 1 / factorial(count)
+    text = f" {_describe_orderings(count)}: the smallest possible p is {P_VALUE.write(smallest)}"
+    if smallest >= SIGNIFICANCE_LEVEL:
+        return f"{text}, so nothing can be significant."
+    if not comparison.can_be_significant:
         return (
-            f"{text}: the smallest p is {P_VALUE.write(least)}, too large to be significant among {judged.hypotheses} "
-            "metrics. More explainers would help, more instances would not."
+            f"{text}, not significant among {comparison.n_hypotheses} metrics. More explainers would help, more "
+            "instances would not."
         )
-    return f"{text}, so that the smallest p is {P_VALUE.write(least)}."
+    return f"{text}."
 
 
-def _of_all(lines: pd.DataFrame) -> str:
-    """τ with the controls, of one metric or of several."""
-    return _from_to(list(lines["tau_of_all"]))
+def _describe_explainers(comparison: _Comparison) -> str:
+    """Write which explainers are ranked."""
+    count, contenders = comparison.n_ranked, comparison.contenders
+    named = f" ({join_names(contenders)})" if count == len(contenders) else ""
+    return f"the {count} explainers{' that are not controls' * bool(comparison.controls)}{named}"
 
 
-def _moving(findings: Findings, judged: _Judged) -> list[str]:
-    """Which of the leaders owe their τ to parameters that no prediction depends on."""
+def _not_identifiable_notes(findings: Findings, comparison: _Comparison) -> list[str]:
+    """Return which of the highest τ depend on the parametrisation of the model, and how far they can change."""
     if findings.invariance is None:
         return []
     ranges = select_subset(findings.invariance, WITHOUT_CONTROLS)
-    alike, lines = judged.alike, _by(ranges, judged.record, judged.truth)
+    lines = _select_truth(ranges, comparison.record, comparison.truth)
     lines = lines[lines["moves"].isin([True])]
-    told = [
-        f"{judged.name(pair)} from {one['tau_lowest']:.3f} to {one['tau_highest']:.3f}"
-        for pair in alike[:_NAMED]
-        for one in lines[(lines["metric"] == pair[0]) & (lines["variant"] == pair[1])].to_dict("records")
+    parts = [
+        f"{comparison.get_title(pair)} {line['tau_lowest']:.3f} to {line['tau_highest']:.3f}"
+        for pair in comparison.leaders[:_MAX_NAMED_METRICS]
+        for line in lines[(lines["metric"] == pair[0]) & (lines["variant"] == pair[1])].to_dict("records")
     ]
-    if not told:
+    if not parts:
         return []
     return [
-        "This depends on an arbitrary constant of the model, not on its predictions: written in other parameters that "
-        f"change no prediction, with the same explanations, τ goes: {'; '.join(told)}{' …' * (len(alike) > _NAMED)}."
+        "Not identifiable: this τ depends on the parametrisation of the model. Other parameters with the same "
+        f"predictions and the same explanations give {'; '.join(parts)}"
+        f"{' …' * (len(comparison.leaders) > _MAX_NAMED_METRICS)}."
     ]
 
 
-def _who(judged: _Judged, many: int) -> str:
-    """Which explainers were ranked."""
-    named = f" ({join_names(judged.left)})" if many == len(judged.left) else ""
-    return f"{many} explainers{' that are no controls' * bool(judged.controls)}{named}"
-
-
-def _apart(judged: _Judged, *, brief: bool = False) -> list[str]:
-    """Which of the other metrics are further from the truth for sure."""
-    pair, alike = judged.pairs[0], judged.alike
-    others = [other for other in judged.pairs if other not in alike]
+def _difference_notes(comparison: _Comparison, *, is_brief: bool = False) -> list[str]:
+    """Return how many other metrics have a significantly lower τ, and which do not."""
+    first, leaders = comparison.pairs[0], comparison.leaders
+    others = [pair for pair in comparison.pairs if pair not in leaders]
     if not others:
         return []
-    known = {other: line for other in others if (line := judged.between(pair, other)) is not None}
-    if not known:
-        return ["How sure the differences between metrics are is not known: too few instances, or resamples=0."]
-    if judged.blunt:
-        return [judged.blunt]
-    worse = [other for other, line in known.items() if line["p_holm"] < SIGNIFICANCE_LEVEL]
-    close = [other for other in others if other not in worse]
-    if brief:
-        text = f"{len(worse)} of {len(others)} other metrics are further from the truth whichever instances are drawn"
-        return [f"{text}; not told apart: {judged.names(close)}." if close else f"{text}."]
+    tests = {pair: line for pair in others if (line := comparison.get_difference(first, pair)) is not None}
+    if not tests:
+        return ["Differences between metrics were not tested: too few instances, or resamples=0."]
+    if comparison.resamples_note:
+        return [comparison.resamples_note]
+    lower = [pair for pair, line in tests.items() if line["p_holm"] < SIGNIFICANCE_LEVEL]
+    close = [pair for pair in others if pair not in lower]
     text = (
-        f"With these very explainers, {len(worse)} of {len(others)} other metrics are further from the truth "
-        f"whichever instances are drawn (p < {SIGNIFICANCE_LEVEL} after Holm's correction); other explainers may give "
-        "another order."
+        f"{len(lower)} of {len(others)} other metrics have a significantly lower τ (p < {SIGNIFICANCE_LEVEL}, "
+        "Holm-adjusted, over resampled instances)."
     )
+    if not is_brief:
+        text += " This holds for these explainers; with others the order may differ."
     if close:
-        text += f" Not told apart: {judged.names(close)}."
+        text += f" Not significantly different: {comparison.join_titles(close)}."
     return [text]
 
 
-def _families(judged: _Judged) -> list[str]:
-    """Counterfactual metrics against erasure metrics, by the best of each."""
-    blocks = {name: facts.block for name, facts in judged.record.metrics.items()}
-    erasure = [pair for pair in judged.pairs if blocks[pair[0]] == "erasure"]
-    edits = [pair for pair in judged.pairs if blocks[pair[0]] == "counterfactual"]
-    if not erasure or not edits:
+def _family_notes(comparison: _Comparison) -> list[str]:
+    """Return the best counterfactual metric beside the best erasure metric, and whether they differ."""
+    blocks = {name: entry.block for name, entry in comparison.record.metrics.items()}
+    erasure = [pair for pair in comparison.pairs if blocks[pair[0]] == "erasure"]
+    counterfactual = [pair for pair in comparison.pairs if blocks[pair[0]] == "counterfactual"]
+    if not erasure or not counterfactual:
         return []
-    tau = dict(zip(judged.pairs, judged.lines["tau"], strict=True))
-    a, b = edits[0], erasure[0]
+    taus = dict(zip(comparison.pairs, comparison.lines["tau"], strict=True))
+    first, second = counterfactual[0], erasure[0]
     text = (
-        f"Counterfactual metrics reach τ = {tau[a]:.3f} ({judged.name(a)}), erasure metrics {tau[b]:.3f} "
-        f"({judged.name(b)})"
+        f"Best counterfactual metric: {comparison.get_title(first)} (τ = {taus[first]:.3f}); best erasure metric: "
+        f"{comparison.get_title(second)} (τ = {taus[second]:.3f})"
     )
-    line = judged.between(a, b)
+    line = comparison.get_difference(first, second)
     if line is None:
         return [f"{text}."]
-    told = f"{format_p_value(line['p_holm'])} after Holm's correction"
-    if abs(tau[a] - tau[b]) < 1e-9:
-        return [f"{text}: no difference."]
-    if judged.blunt:
+    if abs(taus[first] - taus[second]) < _ROUNDING:
+        return [f"{text}; no difference."]
+    if comparison.resamples_note:
         return [f"{text}."]
-    sure = (
-        "a difference that other instances would hardly undo"
-        if line["p_holm"] < SIGNIFICANCE_LEVEL
-        else "not a sure difference"
-    )
-    return [f"{text}: {sure} ({told})."]
+    negation = "" if line["p_holm"] < SIGNIFICANCE_LEVEL else "not "
+    return [f"{text}; {negation}significantly different ({format_p_value(line['p_holm'])}, Holm-adjusted)."]
 
 
-def _truths(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
-    """Who is best under the truths that do not lead."""
-    settings, correlations = judged.record.settings, select_subset(correlations, WITHOUT_CONTROLS)
-    mine = correlations[
+def _other_truth_notes(correlations: pd.DataFrame, comparison: _Comparison) -> list[str]:
+    """Return which metric has the highest τ with each ground truth that the run does not lead with."""
+    record, settings = comparison.record, comparison.record.settings
+    correlations = select_subset(correlations, WITHOUT_CONTROLS)
+    judged = correlations[
         (correlations["agreement"] == settings.agreement)
-        & ~correlations["metric"].isin(list_truth_metrics(judged.record)) & correlations["tau"].notna()
+        & ~correlations["metric"].isin(list_truth_metrics(record)) & correlations["tau"].notna()
     ]  # fmt: skip
-    told, same = [], True
-    leaders = {p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if tau == judged.lines["tau"].max()}
-    for truth in dict.fromkeys(mine["truth"]):
+    highest = comparison.lines["tau"].max()
+    leaders = {pair for pair, tau in zip(comparison.pairs, comparison.lines["tau"], strict=True) if tau == highest}
+    parts, has_same_leader = [], True
+    for truth in dict.fromkeys(judged["truth"]):
         if truth in settings.truth:
             continue
-        lines = mine[mine["truth"] == truth]
-        lines = lines[[pair in judged.pairs for pair in _pairs(lines)]]  # over the same explainers
+        lines = judged[judged["truth"] == truth]
+        lines = lines[[pair in comparison.pairs for pair in _list_pairs(lines)]]  # over the same explainers
         if lines.empty:
             continue
-        top = lines[lines["tau"] == lines["tau"].max()]
-        pairs = list(zip(top["metric"], top["variant"], strict=True))
-        same &= bool(leaders & set(pairs))
-        told.append(f"{truth}: {judged.names(pairs, 2)} (τ = {top['tau'].iloc[0]:.3f})")
-    if not told:
+        best = lines[lines["tau"] == lines["tau"].max()]
+        pairs = _list_pairs(best)
+        has_same_leader &= bool(leaders & set(pairs))
+        parts.append(f"{truth}: {comparison.join_titles(pairs, 2)} (τ = {best['tau'].iloc[0]:.3f})")
+    if not parts:
         return []
-    depends = "Best under" if same else "What is best depends on what counts as true. Under"
-    return [f"{depends} other definitions: {'; '.join(told)}."]
+    dependence = "" if has_same_leader else "The best metric depends on the definition of the ground truth. "
+    return [f"{dependence}Highest τ with other definitions: {'; '.join(parts)}."]
 
 
-def _found(metrics: pd.DataFrame, record: RunRecord, truth: str) -> list[str]:
-    """How much of the truth each explainer finds."""
-    settings = record.settings
-    mine = metrics[
-        (metrics["metric"] == settings.agreement) & (metrics["variant"] == truth)
+def _agreement_notes(metrics: pd.DataFrame, record: RunRecord, truth: str) -> list[str]:
+    """Return the agreement of each explainer with the ground truth."""
+    agreement = record.settings.agreement
+    lines = metrics[
+        (metrics["metric"] == agreement) & (metrics["variant"] == truth)
         & metrics["rung"].isna() & metrics["value"].notna()
     ].sort_values("value", ascending=False, kind="stable")  # fmt: skip
-    if mine.empty:
+    if lines.empty:
         return []
-    some = mine if len(mine) <= 8 else mine.iloc[:8]
-    told = ", ".join(
-        f"{record.explainers[name]} {value:.3f}" for name, value in zip(some["explainer"], some["value"], strict=True)
+    shown = lines.iloc[:_MAX_NAMED_EXPLAINERS]
+    values = ", ".join(
+        f"{record.explainers[name]} {value:.3f}" for name, value in zip(shown["explainer"], shown["value"], strict=True)
     )
-    n, total = int(mine["n"].max()), record.instances
-    on = f", on {n:,} of {total:,} instances" * (n < total)
-    return [f"The truth itself ({settings.agreement}, truth: {truth}{on}): {told}{' …' * (len(mine) > 8)}."]
+    count, total = int(lines["n"].max()), record.instances
+    part = f", on {count:,} of {total:,} instances" * (count < total)
+    return [
+        f"Agreement with the ground truth ({agreement}, {truth}{part}): {values}"
+        f"{' …' * (len(lines) > _MAX_NAMED_EXPLAINERS)}."
+    ]
 
 
-def _ladder(correlations: pd.DataFrame, record: RunRecord) -> list[str]:
-    """Which metrics order a ladder rightly."""
-    mine = correlations[(correlations["family"] == GRADED) & ~correlations["metric"].isin(list_truth_metrics(record))]
-    mine = mine[mine["tau"].notna()]
-    if mine.empty:
+def _graded_notes(correlations: pd.DataFrame, record: RunRecord) -> list[str]:
+    """Return how many metrics rank graded control explainers in the right order."""
+    is_judged = ~correlations["metric"].isin(list_truth_metrics(record)) & correlations["tau"].notna()
+    lines = correlations[(correlations["family"] == GRADED) & is_judged]
+    if lines.empty:
         return []
-    judged = _Judged(mine.sort_values("tau", ascending=False, kind="stable"), mine.iloc[:0], record)
-    many, right = int(mine["explainers"].max()), int((judged.lines["tau"] >= 0.9).sum())
-    text = (
-        f"On a ladder of {many} explainers of known order, {right} of {len(mine)} metrics reach τ ≥ 0.9; the highest "
-        f"is {judged.name(judged.pairs[0])} ({judged.lines['tau'].iloc[0]:.3f}), the lowest "
-        f"{judged.name(judged.pairs[-1])} ({judged.lines['tau'].iloc[-1]:.3f}). A ladder asks less than real "
-        "explainers do: true or random, not true or almost."
-    )
-    return [text]
-
-
-def _interval(low: float, high: float, confidence: float | None = None) -> str:
-    level = f" ({100 * confidence:g} % interval)" if confidence else ""
-    return "" if pd.isna(low) else f" [{low:.3f}, {high:.3f}]{level}"
+    lines = lines.sort_values("tau", ascending=False, kind="stable")
+    titles = [make_metric_title(*pair, record).plain for pair in _list_pairs(lines)]
+    n_high = int((lines["tau"] >= _HIGH_TAU).sum())
+    return [
+        f"On {int(lines['explainers'].max())} graded control explainers {n_high} of {len(lines)} metrics reach "
+        f"τ ≥ {_HIGH_TAU}; highest: {titles[0]} ({lines['tau'].iloc[0]:.3f}), lowest: {titles[-1]} "
+        f"({lines['tau'].iloc[-1]:.3f}). Graded controls are easier to rank than real explainers: they select "
+        "reference features or random ones."
+    ]

@@ -177,10 +177,10 @@ def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
     for name in ("validity_soft", "c_soft", "validity", "c", "proximity", "sufficiency", "dfr"):
         assert metrics.loc[name]["value"].notna().any(), name
     said = headline(place / "run")
-    assert "No truth is known of this model:" in said and "by erasure metrics" in said
+    assert "No ground truth for this model:" in said and "by erasure metrics" in said
     tables, page = (place / "run" / "tables.md").read_text(), page_of(place / "run")
     assert "Mean ranks of the explainers" in tables and "How far the metrics agree" in tables
-    assert "a model whose truth is not known" in page and "Explainers that do not apply" in page
+    assert "a model without ground truth" in page and "Explainers not applicable" in page
     dataset, model, instances = check_by_hand(place, "toy", toy.folder / "data", likeliest)
     # comprehensiveness by what others have, written out
     explained = pd.read_parquet(place / "run" / "explanations.parquet")
@@ -229,7 +229,7 @@ def test_with_labels_only(toy, place):
     told = frames["metrics"][frames["metrics"]["value"].notna()]
     judged = {"dfr", "validity", "proximity", "proximity_flips", "c"}
     assert set(told["metric"]) == {*judged, "coverage"} and record["levels"] == ["label"]
-    assert "No truth is known" in headline(place / "run") and "No truth is known" in page_of(place / "run")
+    assert "No ground truth" in headline(place / "run") and "No ground truth" in page_of(place / "run")
     check_by_hand(place, "toy", toy.folder / "data", lambda model, codes: model.predict(codes), "Quiet")
     assert pd.read_parquet(place / "run" / "instances.parquet")["predicted_probability"].isna().all()
 

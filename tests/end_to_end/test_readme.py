@@ -88,8 +88,8 @@ def kept(name):
 def test_the_recommendation_that_is_shown_follows_from_the_figures_that_are_kept():
     told = kept("pima.json")
     advice = parse_recommendation(told["recommendation"])
-    words = recommendation._Words(advice, make_record(**told["record"]), told["features"])
-    assert printed("cfeval run dataset=pima")[1] == lines_of(f"Recommendation: {words.all().headlines[0]}")
+    described = recommendation.describe_recommendation(advice, make_record(**told["record"]), told["features"])
+    assert printed("cfeval run dataset=pima")[1] == lines_of(f"Recommendation: {described.headlines[0]}")
 
 
 @pytest.fixture(scope="module")

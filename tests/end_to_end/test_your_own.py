@@ -177,7 +177,7 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
     line = f"run dataset=loans explainer=[random,omission,lr,lime,anchor,file] {own}"
     done = cfeval(*shlex.split(line), *MORE, "hydra.run.dir=function", cwd=tmp_path)
     assert "Your configs: conf/dataset/loans.yaml" in done.stderr
-    assert "Explainers that do not apply: lr" in " ".join(done.stdout.split())
+    assert "Explainers not applicable: lr" in " ".join(done.stdout.split())
     _, coverage, _ = told(tmp_path / "function")
     assert set(coverage.index) == {"random", "omission", "lime", "anchor", "shap"} and coverage["shap"] == 1.0
     explained = pd.read_parquet(tmp_path / "function" / "explanations.parquet").query("explainer == 'shap'")

@@ -26,7 +26,7 @@ def test_a_constant_model_has_an_answer_that_says_that_nothing_differs(toy, made
     folder = made(toy, *script("return np.tile([0.25, 0.75], (len(rows), 1))"), *FEW, "n_explain=40")
     for answer in recommendation(folder).values():
         assert answer["explainer"] is None and not answer["reference"]["decides"]
-    assert re.search("have the same value on|Nothing can be told", (folder / "tables.md").read_text())
+    assert re.search("have the same value on|Inconclusive", (folder / "tables.md").read_text())
 
 
 def test_a_class_that_is_never_predicted_is_no_reason_to_fail(toy, made, script):

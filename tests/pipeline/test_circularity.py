@@ -101,5 +101,5 @@ def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made
         looked += 1
     assert looked > 20
     told = (keep / "tables.md").read_text(), (drop / "tables.md").read_text()
-    assert "◦ good by construction" in told[0] and "circular=drop" not in told[0]
+    assert "◦ circular (optimal by construction)" in told[0] and "circular=drop" not in told[0]
     assert "left out of every τ (circular=drop)" in told[1] and "best at this truth by construction" in told[1]

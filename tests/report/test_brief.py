@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.report.build_brief import build_brief, rank_cells
+from cfeval_cli.report.build_brief import build_brief, make_rank_cells
 from cfeval_cli.report.numbers import SHORT, SIGNIFICANT, write_three_digits
 from cfeval_cli.report.render.narrow import render_narrow, split_camel_case
 from cfeval_cli.report.table import Cell, Row, Table, Title
@@ -73,7 +73,7 @@ def test_no_line_is_too_long_and_no_word_is_broken(seed):
     for width in (60, 80, 110):
         text = lines_of(one, width)
         assert max(map(len, text)) <= width
-        legend = re.compile(r"Columns:|Ranks;?|of|explainers;|--full|has|all,|and|the|values\.|\d+|─+")
+        legend = re.compile(r"Columns:|Only|[Rr]anks;?|of|explainers;|--full|shows|all|the|values\.|\d+|─+")
         for word in " ".join(text).split():
             assert word in whole or word.rstrip(",.") in whole or legend.fullmatch(word), word
 
@@ -83,7 +83,7 @@ def test_so_many_explainers_that_no_width_holds_them_are_cut_and_the_note_says_s
     one = Table("t", header, [[Row(Title("A", ["b"], "higher"), [Cell(0.123, rank=1, form=SIGNIFICANT)] * 40)]])
     text = lines_of(one)
     assert max(map(len, text)) <= 80
-    assert re.search(r"Ranks of \d+ of 40 explainers; --full has all", " ".join(text))
+    assert re.search(r"Ranks of \d+ of 40 explainers; --full shows all", " ".join(text))
 
 
 def test_control_characters_are_shown_and_not_obeyed():
@@ -136,7 +136,7 @@ def test_who_is_tied_is_compared_with_who_is_better():
         name: {"value": (low + high) / 2, "low_end": low, "high_end": high, "rank": rank}
         for name, (low, high, rank) in ends.items()
     }
-    told = {name: cell.rank_text for name, cell in rank_cells(shown).items()}
+    told = {name: cell.rank_text for name, cell in make_rank_cells(shown).items()}
     assert told == {"a": "1st", "b": "2.5=~", "c": "2.5=~", "d": "4th"}
 
 
@@ -157,11 +157,11 @@ def test_tau_is_that_without_controls_by_question(toy, made):
 def test_rows_that_are_empty_or_the_same_are_named_below(toy, made):
     one = build_brief(*findings(made(toy, *FIVE)))
     notes = " ".join(one.notes)
-    assert "Without any value: Comp. (mask)" in notes and "Coverage 100%" in notes
+    assert "No values: Comp. (mask)" in notes and "Coverage 100%" in notes
     names = [row.title.text for row in one.rows]
     assert not [name for name in names if "mask" in name or "Coverage" in name]
     assert "Validity (label / probability) ↑" in names  # the search of either finds the same flips
-    assert "By --full: Comp. (del.)" in notes and not [name for name in names if "del." in name]
+    assert "Shown by --full: Comp. (del.)" in notes and not [name for name in names if "del." in name]
 
 
 def test_of_one_explainer_there_are_values_and_no_ranks(toy, made):

@@ -18,7 +18,7 @@ from cfeval_cli.report import distributions
 from cfeval_cli.report.page import build, instance_browser, provenance
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.table import Cell, Row, Table, Title
-from cfeval_cli.report.verdict import _Judged, write_verdict
+from cfeval_cli.report.verdict import _Comparison, write_verdict
 from cfeval_cli.results.read import read_results
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.gather import gather
@@ -93,7 +93,7 @@ def check(html):
 def test_a_run_has_a_report_with_everything_in_it(toy, made):
     html = check(page(made(toy, "explainer=[random,omission,lr]", "metric=[validity,proximity,recall]")))
     said = unescape(text_of(html))
-    for title in ("Scores and ranks", "Agreement of each metric's ranking", "Which metric is closer", "What it cost"):
+    for title in ("Scores and ranks", "Agreement of each metric's ranking", "Differences between the τ", "Costs"):
         assert title in said
     for name in ("correlations", "truth", "ranks", "distributions", "counterfactuals", "costs"):
         assert f'id="figure-{name}"' in html
@@ -130,7 +130,7 @@ def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, mad
     capsys.readouterr()
     for words, message in (
         ((str(folder), "--figures", "gif"), "there is no format 'gif'. There is: png, svg, pdf."),
-        ((str(folder), str(folder), "--figures", "svg"), "--figures is for the report of one run"),
+        ((str(folder), str(folder), "--figures", "svg"), "--figures applies to the report of one run only"),
     ):
         monkeypatch.setattr("sys.argv", ["cfeval", *words])
         with pytest.raises(SystemExit) as stop:
@@ -196,7 +196,7 @@ def test_every_table_can_be_copied_in_three_forms(undrawn):
         ),
         pytest.param(
             ["explainer=ladder", "explainer.ladder.rungs=4"],
-            ["On a ladder of 4 explainers of known order"],
+            ["On 4 graded control explainers"],
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -255,7 +255,7 @@ def test_a_ladder_of_500_rungs_stays_light(toy, made):
     record["explainers"] |= {f"ladder_{p:.4f}": f"Truth {p:.4f}" for p in np.linspace(1, 0, 500)}
     (folder / "run.json").write_text(json.dumps(record))
     html = check(page(folder))
-    assert len(html) < 1_500_000 and "11 of 500 rungs" in text_of(html) and "101 are drawn" in html
+    assert len(html) < 1_500_000 and "11 of 500 quality levels" in text_of(html) and "101 are drawn" in html
     assert embedded(html, "browser-data")["explainers"] == ["Random", "Omission", "LR"]
 
 
@@ -314,34 +314,34 @@ def verdict_of(folder, many=2, **columns):
 def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     folder = made(toy, FOUR, FEW)
     few = verdict_of(folder, tau=0.5)
-    assert not few.sure and "2 orders" in few.points[-1] and len(few.points) == 5
-    assert few.headline.startswith(
-        "For this one trained model two explainers cannot tell which metric agrees with the truth. Closest: about "
-        "contribution "
-    )
-    assert "; about change " in few.headline
-    assert "over 2 explainers that are no controls (Omission and DecisionBoundary" in few.points[-1]
+    assert not few.is_significant and "2 orderings" in few.points[-1] and len(few.points) == 5
+    start = "Inconclusive for this trained model: 2 explainers allow only 2 orderings. Highest τ: "
+    assert few.headline.startswith(start)
+    assert " for contribution; " in few.headline and few.headline.endswith(" for change")
+    assert "over the 2 explainers that are not controls (Omission and DecisionBoundary" in few.points[-1]
     assert few.points[0].startswith("Contribution: ") and few.points[2].startswith("Change: ")
-    assert all("τ = 0.500" in point and ", with the controls " in point for point in few.points[:4:2])
-    assert all("The truth itself (recall, truth: " in point for point in few.points[1:4:2])
+    assert all("Highest τ 0.500" in point and "; with the controls " in point for point in few.points[:4:2])
+    assert all("Agreement with the ground truth (recall, " in point for point in few.points[1:4:2])
     # 24 orders: p can be 0.042, which is nothing among several metrics
     four = verdict_of(folder, many=4, tau=0.5, p_tau=1 / 24)
-    assert "four explainers cannot tell which metric agrees with the truth" in four.headline and not four.sure
+    assert "Inconclusive" in four.headline and "4 explainers allow only 24 orderings" in four.headline
+    assert not four.is_significant
     one = verdict_of(made(toy, FOUR, *FEWER), tau=0.5)
-    assert "which metric agrees with the truth cannot be told with two explainers; " in one.headline
-    assert "over 2 explainers that are no controls (Omission and DecisionBoundary" in one.points[0]
-    assert "2 orders" in one.points[0] and "With the controls (Random and LR) τ is" in one.points[0]
-    none = "no metric ranks the explainers as the truth does"
-    assert verdict_of(folder, tau=-0.5).headline == f"For this one trained model. Contribution: {none}. Change: {none}"
+    assert "inconclusive, 2 explainers allow only 2 orderings; highest τ: " in one.headline
+    assert "over the 2 explainers that are not controls (Omission and DecisionBoundary" in one.points[0]
+    assert "2 orderings" in one.points[0] and "With the controls (Random and LR) τ is" in one.points[0]
+    none = "no metric agrees with the ground truth (no τ is above 0)"
+    assert verdict_of(folder, tau=-0.5).headline == f"For this trained model. Contribution: {none}. Change: {none}"
     alone = verdict_of(made(toy, FOUR, *FEWER), tau=-0.5)
-    assert alone.headline == f"For this one trained model: {none}"
+    assert alone.headline == f"For this trained model: {none}"
     unsure = verdict_of(folder, many=6, tau=0.5, p_tau=0.2)
-    assert unsure.headline.count("no metric can be told from chance") == 2 and not unsure.sure
+    assert unsure.headline.count("no metric is significantly above chance; highest τ: ") == 2
+    assert "(p = 0.200)" in unsure.headline and not unsure.is_significant
     several = verdict_of(folder, many=6, tau=0.5, p_tau=0.04)
-    assert "by chance" in several.headline and not several.sure
+    assert "not significantly above chance (p = " in several.headline and not several.is_significant
     sure = verdict_of(folder, many=6, tau=0.5, p_tau=0.0001)
-    assert "better than chance" in sure.headline and sure.sure
-    assert any("erasure metrics" in point for point in sure.points)
+    assert ", significantly above chance (p < " in sure.headline and sure.is_significant
+    assert any("best erasure metric: " in point for point in sure.points)
 
 
 @pytest.mark.parametrize("truth", [[], ["truth=[signed]", "metric=[comprehensiveness,dfr,validity,c,recall]"]])
@@ -361,7 +361,9 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, t
     said = write_verdict(told.findings, told.record)
     assert "Comp. (del.)" in said.headline
     assert not any(name in said.headline for name in ("C (disc.", "DFR", "Validity (label)"))
-    (point,) = (point for point in said.points if point.startswith("Ranked fewer explainers"))
+    (point,) = (
+        point for point in said.points if point.startswith("Not compared, because they rank fewer explainers: ")
+    )
     taus = ("{}",) if truth else ("contribution {}", "change {}")
     for who, tau in (("DecisionBoundary", "-0.250 to 1.000"), ("LR", "1.000")):
         assert f"(3 explainers, without {who}): τ {', '.join(taus).format(*[tau] * len(taus))}" in point
@@ -370,9 +372,9 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, t
         name in other for other in said.points if other != point for name in ("C (disc., label)", "DFR (del.)")
     )
     # of those that are compared nothing is lost
-    judged = _Judged.of(told.findings, told.record, told.record.settings.truth[0])
-    assert set(judged.lines["tau"]) == {0.5} and judged.from_scores == 4
-    not_compared = sum(map(len, judged.fewer.values()))
+    judged = _Comparison.from_findings(told.findings, told.record, told.record.settings.truth[0])
+    assert set(judged.lines["tau"]) == {0.5} and judged.n_ranked == 4
+    not_compared = sum(map(len, judged.not_compared.values()))
     mine = lines[rest & (lines["truth"] == judged.truth) & (lines["agreement"] == "recall") & lines["tau"].notna()]
     assert len(judged.lines) + not_compared == len(mine) and not_compared == fewer[mine.index].sum()
 
@@ -381,20 +383,21 @@ def test_controls_alone_give_no_verdict(toy, made):
     told = opened(made(toy, "explainer=[random,lr]", FEW))
     assert told.findings.correlations["tau"].notna().any()
     said = write_verdict(told.findings, told.record)
-    assert said.headline == "This run cannot tell which metric agrees with the truth" and not said.sure
+    assert said.headline == "No metric could be compared with the ground truth" and not said.is_significant
     assert (
-        "without the controls (Random and LR), which name features at random or the truth itself (shapley, whichever "
-        "the question) and are there to be compared with, nobody is left" in said.points[0]
+        "without the controls (Random and LR), which select random features or the features of shapley for every "
+        "question, no explainer is left, and a ranking needs two explainers" in said.points[0]
     )
 
 
-@pytest.mark.parametrize(("count", "few"), [(1, "One instance is"), (29, "29 instances are"), (30, None)])
+@pytest.mark.parametrize(("count", "few"), [(1, "1 instance is"), (29, "29 instances are"), (30, None)])
 def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
     told = opened(made(toy, FOUR))
     found = write_verdict(told.findings, change_record(told.record, instances=count))
     if few:
-        assert found.headline == f"{few} too few to tell which explainer or which metric is right" and not found.sure
-    assert ("closest" in found.headline.lower() or "best" in found.headline) == (few is None)
+        assert found.headline == f"Inconclusive: {few} too few to compare explainers or metrics"
+        assert not found.is_significant
+    assert ("highest τ" in found.headline.lower()) == (few is None)
 
 
 def test_only_effects_are_coloured(toy, made):
@@ -415,7 +418,7 @@ def test_faults_are_told_if_there_are_any(toy, made):
     told["fault"] = None
     told.loc[(told["explainer"] == "decision_boundary") & (told.index % 2 == 0), "fault"] = "it broke"
     told.to_parquet(folder / "explanations.parquet", index=False)
-    assert "Instances that were not explained: DecisionBoundary 7." in provenance.list_warnings(opened(folder))
+    assert "Instances without explanation: DecisionBoundary 7." in provenance.list_warnings(opened(folder))
     browser = instance_browser.build_browser(opened(folder))
     assert any(instance.explanations[2].missing_reason == "it broke" for instance in browser.instances)
 
@@ -472,12 +475,12 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
 def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
     told = opened(made(toy, FOUR, FEW, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True))
     assert told.record.settings.resamples == resamples
-    judged = _Judged.of(told.findings, told.record, "shapley")
-    least = 2 / (resamples + 1) * judged.hypotheses * (judged.hypotheses - 1) / 2
-    assert bool(judged.blunt) == (least >= 0.05) == (resamples == 100)
+    judged = _Comparison.from_findings(told.findings, told.record, "shapley")
+    least = 2 / (resamples + 1) * judged.n_hypotheses * (judged.n_hypotheses - 1) / 2
+    assert bool(judged.resamples_note) == (least >= 0.05) == (resamples == 100)
     assert judged.differences["p_holm"].min() >= min(1.0, least) - 1e-12  # no p can be smaller
     said = " ".join(write_verdict(told.findings, told.record).points)
-    assert ("too few to be sure" in said) == bool(judged.blunt)
+    assert ("resamples are too few" in said) == bool(judged.resamples_note)
 
 
 def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):

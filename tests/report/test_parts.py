@@ -36,7 +36,7 @@ def test_the_order_is_answer_why_scores_trust_cost_appendix(page):
     parts = re.split(r'<section id="(scores|trust|cost|appendix)">', page)
     told = {name: text_of(html) for name, html in zip(parts[1::2], parts[2::2], strict=True)}
     assert "Scores and ranks of the explainers" in told["scores"] and "ground truth" in told["trust"]
-    assert "What it cost" in told["cost"] and "Glossary" in told["appendix"] and "How to cite" in told["appendix"]
+    assert "Costs" in told["cost"] and "Glossary" in told["appendix"] and "How to cite" in told["appendix"]
 
 
 def _of(frame, number, name):
@@ -118,11 +118,11 @@ def test_a_folder_that_defines_nothing_has_the_usual_words_only(folder):
 def test_the_methods_are_those_of_the_settings(folder):
     text, settings = methods.write_methods(folder.record), folder.record.settings
     assert f"on {folder.record.instances:,} test instances of toy by Random, Omission, DecisionBoundary and LR" in text
-    assert "name k = 2 features" in text and folder.record.setup in text and f"seed {settings.seed}." in text
+    assert "selected k = 2 features" in text and folder.record.setup in text and f"seed {settings.seed}." in text
     assert "shapley (contribution; exact) and contrast (change; exact)" in text
     assert "95 % bootstrap intervals over 100 resamples" in text and "Kendall's τ" in text
     bare = change_record(folder.record, truths={}, resampled=0)
-    assert "No truth is known" in methods.write_methods(bare) and "bootstrap" not in methods.write_methods(bare)
+    assert "There is no ground truth" in methods.write_methods(bare) and "bootstrap" not in methods.write_methods(bare)
     cited = methods.write_citation("9.9")
     assert "version = {9.9}" in cited and "2109.01962" in cited and cited.count("{") == cited.count("}")
 

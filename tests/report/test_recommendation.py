@@ -45,33 +45,38 @@ def said(**changes):
     return write_recommendation(folder)
 
 
-def test_who_is_as_good_as_the_best_and_cheaper_is_to_be_used():
+def test_cheapest_of_the_explainers_not_significantly_worse_is_recommended():
     found = said()
     assert found.headlines[0] == (
-        "What contributed? Use LIME. On this model SHAP beats Anchor (p < 0.001), and cannot be told from LIME "
-        "(p = 0.610); LIME asks 20.0% of the model rows of SHAP."
+        "What contributed? Use LIME. SHAP scores highest; LIME is not significantly different (p = 0.610, "
+        "Holm-adjusted). LIME uses 20.0% of the model evaluations of SHAP. SHAP is significantly better than Anchor "
+        "(p < 0.001, Holm-adjusted)."
     )
     told = " ".join(found.points)
     assert "shapley (sampled, 9 rows, mean standard error 0.0040) on 100 instances: SHAP 0.900" in told
-    assert "nearest to the best, SHAP: LIME, 0.020 [-0.100, 0.200] behind" in told
-    assert "instances 7 (SHAP: age, LIME: sex, Anchor: nothing)" in told and "The rule: a guess." in told
+    assert "Closest to the best, SHAP: LIME, 0.020 [-0.100, 0.200] lower." in told
+    assert (
+        "instances 7 (SHAP: age, LIME: sex, Anchor: nothing)" in told
+        and "Source of the metric-based ranking: a guess." in told
+    )
     bold = [cell.text for row in found.table.rows for cell in row.cells if cell.bold]
     assert bold == ["0.8800", "0.8800"] and found.table.title == "Which explainer to use on this model"
 
 
-def test_a_contradiction_comes_first():
+def test_contradiction_comes_first():
     rule = CONTEST | {"metric": "aopc", "variant": "marginal", "tied": ["anchor"]}
     fidelity = {"test": 0.95, "low": 0.9, "high": 0.99, "rows": 100}
     judge = {"judge": "tree", "fidelity": fidelity, "picked": "anchor", "best": "shap", "regret": 0.3}
     found = said(rule=rule, contradictions=["reference", "judges"], judges=[judge | {"holds": False, "p": 0.01}])
     assert found.headlines[0].startswith(
-        "What contributed? Contradiction: the truth of this model puts SHAP first, and the rule Anchor; 1 of 1 judges "
-        "on these data (tree) contradict the rule. Use LIME."
+        "What contributed? Contradiction: the reference attributions of this model rank SHAP first, the metric-based "
+        "ranking Anchor; 1 of 1 judges on these data (tree) contradict the metric-based ranking. Use LIME."
     )
-    assert "the rule holds on 0 of 1: tree (loses 0.300, surely, fidelity 95.0%)" in " ".join(found.points)
+    judges = "the metric-based ranking holds on 0 of 1: tree (0.300 below the best, significant, fidelity 95.0%)"
+    assert judges in " ".join(found.points)
 
 
-def test_if_nothing_can_be_told_that_is_said_with_how_many_instances_it_would_take():
+def test_tie_is_reported_with_required_sample_size():
     open_one = CONTEST | {"tied": ["shap", "lime", "anchor"], "decides": False, "needed": 4321}
     assert said(explainer=None, reference=open_one).headlines[0] == (
         "What contributed? SHAP, LIME and Anchor are not significantly different on 100 instances; about 4,321 would "
@@ -86,10 +91,10 @@ def test_if_nothing_can_be_told_that_is_said_with_how_many_instances_it_would_ta
         .startswith("What contributed? SHAP, LIME and Anchor have the same value on 100 instances. LIME uses")
     )
     none = said(explainer=None, cheapest=None, believed=None, reference=None, because="there is one explainer")
-    assert none.headlines[0] == "What contributed? Nothing can be told: there is one explainer."
+    assert none.headlines[0] == "What contributed? Inconclusive: there is one explainer."
 
 
-def test_what_is_damaged_is_named_and_what_is_not_there_is_nothing():
+def test_damaged_file_is_named_and_missing_file_gives_none():
     with pytest.raises(ValueError, match=r"recommendation\.json: questions must be a mapping, not 3"):
         parse_recommendation(TOLD | {"questions": 3})
     folder = SimpleNamespace(

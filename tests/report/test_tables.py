@@ -130,12 +130,12 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     }
     comp = next(line for name, line in lines.items() if name.startswith("Comp. (del.)"))
     assert r"**0.5000 \[0.400, 0.600\] (1st)**" in comp and r"**0.2500 \[0.150, 0.350\] (2nd)**" in comp
-    assert "Without any value: Comp. (mask)." in text and not any("mask" in name for name in lines if "(" in name[:8])
+    assert "No values: Comp. (mask)." in text and not any("mask" in name for name in lines if "(" in name[:8])
     c = next(line for name, line in lines.items() if name.startswith("C (disc., label / probability)"))
     assert "**" not in c  # its ranks are the reverse of the truth's
-    assert "The same for all explainers, and left out: Proximity (label) 1.4142" in text
+    assert "Same value for all explainers, not shown: Proximity (label) 1.4142" in text
     assert "–: toy has no mask token." in text and "pick: auto" in text
-    assert "95 % intervals over 2,000 resamples" in text
+    assert "95 % CI from 2,000 resamples" in text
     assert r"0.9000 \[0.800, 1.000\] (1st\*)" in text and "B†" in text and "40.0%" in text
     assert "test accuracy 80.00% (the paper's: 70.00%), largest class 90.00%, AUC 0.612." in text
     assert "an incomplete copy: 2,000 of 3,000 rows" in text and "1,234 of 2,000 rows of toy.csv" in text
@@ -197,7 +197,7 @@ def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left()
     assert [cell.text for cell in table.header] == header
     assert all(row.cells[2].text.startswith("-0.5000 [") and row.cells[3].text == "0.500" for row in table.blocks[0])
     assert any(
-        note.startswith("no controls: without Control,") and note.endswith("left: B, X.") for note in table.notes
+        note.startswith("no controls: without Control,") and note.endswith("remaining: B, X.") for note in table.notes
     )
     assert r"$\tau$\\signed*,\\no\\controls" in render_latex(table)
     lines.loc[rest, ["tau", "note"]] = [np.nan, "without controls fewer than two explainers are left"]
@@ -212,7 +212,7 @@ def test_coverage_under_ninety_percent_is_marked_in_every_table_and_form():
         for text in (render_markdown(made[0]), render_latex(made[0]), printed(made[0]), render_csv(made[0])):
             assert ("B†" in text or r"B$\dagger$" in text) == mark
         assert ("under 90" in render_markdown(made[0])) == mark
-        assert ("B: for under half of the instances" in render_markdown(made[0])) == half
+        assert ("Under half of the instances: B." in render_markdown(made[0])) == half
 
 
 @pytest.mark.parametrize(("shared", "few"), [(40, False), (12, True)])
@@ -353,7 +353,7 @@ def test_bounds_have_each_explainers_position_and_what_the_optimum_has_of_the_tr
     table = build_bounds(
         bounds, metrics().assign(place=[0.25, np.nan] * 9), RECORD, find_low_coverage(metrics(), RECORD)
     )
-    header = ["Metric", "worst", "best", "A_1 & <b>|", "B†", "telling", "truth signed*"]
+    header = ["Metric", "worst", "best", "A_1 & <b>|", "B†", "informative", "truth signed*"]
     assert [title.text for title in table.header] == header
     assert [(row.title.text, row.texts) for row in table.rows] == [
         ("C (disc., label) ↑", ["0.0000", "0.5000", "25%", "–", "50%", "90%"]),
@@ -412,8 +412,8 @@ def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_
         ["B†", "52% [42%, 62%]", "52%", "25%", "100"],
     ]
     notes = " ".join(first.notes)
-    assert "Another seed of the explainer names the same feature for so many of the instances: B 52%." in notes
-    assert "Draw nothing, features and scores are the same: A_1 & <b>|." in notes and "exact 95 % interval" in notes
+    assert "Share of instances with the same feature for another explainer seed: B 52%." in notes
+    assert "Deterministic, with the same features and scores: A_1 & <b>|." in notes and "exact 95 % CI" in notes
     # neither who draws nothing nor the truth
     assert [cell.text for cell in second.header] == ["Metric", "B†"]
     assert (
@@ -426,7 +426,7 @@ def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_
 
 def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_known_is_a_dash():
     (only,) = with_noise(*noisy(1.0, "yes"))
-    assert "Another seed of the explainer names" not in " ".join(only.notes)
+    assert "for another explainer seed:" not in " ".join(only.notes)
     names, values = noisy()
     names.loc[0, ["instances", "deterministic"]] = (0, "")
     names.loc[0, ["same_features", "overlap", "same_order"]] = np.nan
@@ -435,7 +435,7 @@ def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_know
     first, second = with_noise(names, values)
     assert [first.rows[0].title.text, *first.rows[0].texts] == ["A_1 & <b>|", "–", "–", "–", "0"]
     assert [row.cells[0].text for row in second.rows] == ["0.0200"]
-    assert any(note.startswith("Without any value: Proximity") for note in second.notes)
+    assert any(note.startswith("No values: Proximity") for note in second.notes)
 
 
 def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
@@ -467,7 +467,7 @@ def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
     for title, marks in marked:
         assert marks == [title.startswith("C ") and column == "τ signed*" for column in columns]
     for one in (scores, taus):
-        assert sum("depends on an arbitrary constant of the model, not on its predictions" in n for n in one.notes) == 1
+        assert sum("depends on the parametrisation of the model (not identifiable)" in n for n in one.notes) == 1
         assert r"\S{}" in render_latex(one) and "§" in render_markdown(one)
     assert [table.rows[0].title.text, *table.rows[0].texts] == [
         "C (disc., label) ↑", "0.500§ -1.000 to 0.750 (constant scale)", "0.250",
@@ -498,9 +498,9 @@ def test_rows_without_information_are_named_below_and_equal_variants_share_a_row
         ["V (label / probability) ↑"], ["z ↑"], ["W (probability) ↑", "V (soft) ↑"],
     ]  # fmt: skip
     assert merged[0][0].cells == ranked
-    assert notes == ["The same for all explainers, and left out: P (label) 1.4000.", "Without any value: x, y."]
+    assert notes == ["Same value for all explainers, not shown: P (label) 1.4000.", "No values: x, y."]
     merged, notes = merge_rows(blocks)  # whose columns are no explainers
-    assert len(merged[0]) == 2 and notes == ["Without any value: x, y."]
+    assert len(merged[0]) == 2 and notes == ["No values: x, y."]
 
 
 def test_remarks_are_told_once_if_they_are_the_same_for_all():
@@ -535,8 +535,8 @@ def test_what_ranks_unlike_explainers_is_not_compared():
     ]
     (table,) = build_differences(pd.DataFrame(lines), change_record(RECORD, resampled=100))
     assert [row.texts for row in table.blocks[0]] == [["0.500*", "–"], ["", "–"], ["", ""]]
-    assert "–: the two rank unlike explainers, and their τ cannot be compared." in table.notes
-    assert not any("can be small enough" in note for note in table.notes)  # one pair is tested, not three
+    assert "–: the two metrics rank different explainers, so their τ are not comparable." in table.notes
+    assert not any("are too few" in note for note in table.notes)  # one pair is tested, not three
 
 
 def test_mean_ranks_are_of_metrics_that_rank_the_same_explainers():

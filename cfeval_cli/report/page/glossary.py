@@ -1,72 +1,75 @@
-"""What the words of a report mean: those that every report has, and those that a run's record defines."""
+"""The glossary of a report: terms that every report has, and those that the record of a run defines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cfeval_cli.report.notes import MOVES_NOTE
-from cfeval_cli.report.table import CIRCULAR, MOVES, Title
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
+from cfeval_cli.report.table import CIRCULAR_MARK, NOT_IDENTIFIABLE_MARK, Title
 from cfeval_cli.results.record import RunRecord
 
-_ALWAYS = {
-    "τ": "Kendall's τ: of all pairs of explainers, the share that two rankings order alike less the share that they "
-    "order the other way round. 1: the same order, -1: the opposite, 0: no more alike than by chance.",
+_COMMON_TERMS = {
+    "τ": "Kendall's τ: the share of pairs of explainers that two rankings order alike minus the share that they order "
+    "differently. 1: the same order, -1: the opposite order, 0: no association.",
     "ρ": "Spearman's ρ: the correlation of the ranks of two rankings.",
-    "p": "How often a random order of the explainers would agree with the truth as well; one-sided.",
-    "Interval": "In brackets: from where to where the figure goes in most resamples of the instances (bootstrap).",
-    "Truth": "How much each feature matters to the model by a definition that is named beside it; the k reference "
-    "features are those that matter most.",
-    "Contribution": "What made the prediction come out so?",
-    "Change": "What would make the prediction come out otherwise?",
-    "Control": "An explainer that is there to be compared with: it names features at random, or the truth itself.",
-    "Counterfactual": "The instance with other values of the explained features, found by a search.",
-    "Erasure": "Metrics that remove the explained features, or all others, and look at the prediction.",
-    "Instance": "A row, or a text, of the test set whose prediction is explained.",
-    CIRCULAR: "Good by construction: the explainer is made for this metric or this truth, which tells nothing.",
-    MOVES: f"It {MOVES_NOTE}.",
-    "†": "Names k features for too few of the instances.",
+    "p": "One-sided p-value: the probability that a random ordering of the explainers agrees with the ground truth as "
+    "well.",
+    "CI": "Confidence interval, in brackets: bootstrap over instances.",
+    "Ground truth": "Reference attributions of the model, by a definition that is named beside it.",
+    "Reference features": "The k most important features of an instance by the ground truth.",
+    "Contribution": "What contributed to the prediction?",
+    "Change": "What would change the prediction?",
+    "Control": "An explainer for comparison: it selects random features or the reference features.",
+    "Counterfactual": "The instance with other values of the selected features, found by a search.",
+    "Erasure": "Metrics that remove the selected features, or all others, and compare the predictions.",
+    "Instance": "A row or a text of the test set whose prediction is explained.",
+    CIRCULAR_MARK: "Circular: the explainer is optimal for this metric or this ground truth by construction.",
+    NOT_IDENTIFIABLE_MARK: f"It {NOT_IDENTIFIABLE_NOTE}.",
+    "†": "Returns k features for too few of the instances.",
     "‡": "Outside its own interval: resamples are noisier than the sample.",
 }
 
 
 @dataclass(frozen=True)
 class Term:
-    """A word and what it means."""
+    """An entry of the glossary."""
 
     name: str
     definition: str
 
     @property
     def anchor(self) -> str:
-        """Where the glossary has it."""
-        return "term-" + "".join(sign if sign.isascii() and sign.isalnum() else f"-{ord(sign):x}" for sign in self.name)
+        """The id of the entry in the page."""
+        return "term-" + "".join(char if char.isascii() and char.isalnum() else f"-{ord(char):x}" for char in self.name)
 
 
 def list_terms(record: RunRecord) -> list[Term]:
-    """The metrics, explainers, truths and removals of a run as it defines them, and the words of all reports."""
-    told = record.definitions
-    metrics = _metrics(record, told.metric)
-    explainers = {title: told.explainer.get(name) for name, title in record.explainers.items()}
-    removals = {f"{removal.title} (removal)": told.removal.get(removal.name) for removal in record.removals.values()}
-    truths = {f"{name} (truth)": what for name, what in told.truth.items()}
-    known = {**metrics, **explainers, **truths, **removals, **_ALWAYS}
-    return [Term(name, what) for name, what in known.items() if what]
+    """Return the metrics, explainers, ground truths and removals of a run as it defines them, and the common terms."""
+    definitions = record.definitions
+    metrics = _define_metrics(record, definitions.metric)
+    explainers = {title: definitions.explainer.get(name) for name, title in record.explainers.items()}
+    truths = {f"{name} (ground truth)": definition for name, definition in definitions.truth.items()}
+    removals = {
+        f"{removal.title} (removal)": definitions.removal.get(removal.name) for removal in record.removals.values()
+    }
+    defined = {**metrics, **explainers, **truths, **removals, **_COMMON_TERMS}
+    return [Term(name, definition) for name, definition in defined.items() if definition]
 
 
-def _metrics(record: RunRecord, told: Mapping[str, str]) -> dict[str, str]:
-    """By their titles, which several may share."""
-    sharing: dict[str, list[str]] = {}
-    for name, facts in record.metrics.items():
-        if told.get(name):
-            sharing.setdefault(facts.title, []).append(name)
+def _define_metrics(record: RunRecord, definitions: Mapping[str, str]) -> dict[str, str]:
+    """Return the definitions of metrics by title, which several metrics may share."""
+    names_of: dict[str, list[str]] = {}
+    for name, entry in record.metrics.items():
+        if definitions.get(name):
+            names_of.setdefault(entry.title, []).append(name)
     return {
-        title: told[names[0]] if len(names) == 1 else " ".join(f"{name}: {told[name]}" for name in names)
-        for title, names in sharing.items()
+        title: definitions[names[0]] if len(names) == 1 else " ".join(f"{name}: {definitions[name]}" for name in names)
+        for title, names in names_of.items()
     }
 
 
 def find_term(title: Title, terms: Sequence[Term]) -> Term | None:
-    """Return the entry of the glossary about the head of a row or of a column."""
-    names = {term.name: term for term in terms}
-    return names.get(title.term or title.name)
+    """Return the entry of the glossary about the heading of a row or of a column."""
+    by_name = {term.name: term for term in terms}
+    return by_name.get(title.term or title.name)

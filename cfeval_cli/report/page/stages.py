@@ -1,4 +1,4 @@
-"""Where the time of a run went: its stages, as one bar."""
+"""The stages of a run as parts of one bar: where the time went."""
 
 from __future__ import annotations
 
@@ -9,53 +9,57 @@ import pandas as pd
 
 from cfeval_cli.results.record import StageEntry
 
-_LEAST = 0.01  # of the whole: what is shorter is put together
-_COLOURS = 8  # that the page has
-_PARTS = {"explain": "explainer", "search": "search", "score": "metric"}  # stages whose work is told by costs.csv
-MODEL_STAGE, OTHER_STAGE = "the model’s answers", "other work"
+MODEL_STAGE, OTHER_STAGE = "model evaluations", "other work"
+_MIN_SHARE = 0.01  # of the duration: shorter stages are merged into other work
+_N_COLOURS = 8  # of the page
+_PARTS = {"explain": "explainer", "search": "search", "score": "metric"}  # the part of costs.csv of a stage
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageBar:
     """A part of the bar."""
 
     name: str
     seconds: float
-    start: float  # in percent of the whole
+    start: float  # in percent of the duration
     width: float
     colour: int
 
 
-def compute_stage_bar(total: float, entries: Sequence[StageEntry], costs: pd.DataFrame) -> list[Stage]:
-    """The stages of a run in their order, those of one kind together, and apart from them the model's own answers.
+def compute_stage_bar(total: float, entries: Sequence[StageEntry], costs: pd.DataFrame) -> list[StageBar]:
+    """Return the stages of a run in their order, those of one kind merged, and model evaluations apart from them.
 
-    What is no stage, such as starting and writing, and what is too short to be seen, is `other work`.
+    Starting, writing and stages that are too short to be seen are `other work`.
     """
-    kinds: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for entry in entries:
-        kinds[entry.stage] = kinds.get(entry.stage, 0.0) + entry.seconds
-    whole = max(total, sum(kinds.values()))
-    if whole <= 0:
+        seconds[entry.stage] = seconds.get(entry.stage, 0.0) + entry.seconds
+    duration = max(total, sum(seconds.values()))
+    if duration <= 0:
         return []
-    answers = 0.0
-    for kind, part in _PARTS.items():
-        inside = kinds.get(kind, 0.0) * _share(costs, part)
-        if inside:
-            kinds[kind], answers = kinds[kind] - inside, answers + inside
-    told = {name: value for name, value in (kinds | {MODEL_STAGE: answers}).items() if value >= _LEAST * whole}
-    rest = whole - sum(told.values())
-    made, start = [], 0.0
-    for place, (name, value) in enumerate([*told.items(), *([(OTHER_STAGE, rest)] if rest > 1e-9 * whole else [])]):
-        width = 100 * value / whole
-        made.append(Stage(name, value, start, width, place % _COLOURS))
+    model_seconds = 0.0
+    for stage, part in _PARTS.items():
+        in_model = seconds.get(stage, 0.0) * _compute_model_share(costs, part)
+        if in_model:
+            seconds[stage] -= in_model
+            model_seconds += in_model
+    seconds[MODEL_STAGE] = model_seconds
+    shown = {name: value for name, value in seconds.items() if value >= _MIN_SHARE * duration}
+    rest = duration - sum(shown.values())
+    if rest > 1e-9 * duration:
+        shown[OTHER_STAGE] = rest
+    bars, start = [], 0.0
+    for number, (name, value) in enumerate(shown.items()):
+        width = 100 * value / duration
+        bars.append(StageBar(name, value, start, width, number % _N_COLOURS))
         start += width
-    return made
+    return bars
 
 
-def _share(costs: pd.DataFrame, part: str) -> float:
-    """Of the seconds of a part, those within the model."""
-    if "model_seconds" not in costs:  # of a run of before it was measured
+def _compute_model_share(costs: pd.DataFrame, part: str) -> float:
+    """Return the share of the seconds of a part that model evaluations took."""
+    if "model_seconds" not in costs:
         return 0.0
-    mine = costs[costs["part"] == part]
-    total = float(mine["seconds"].sum())
-    return min(1.0, float(mine["model_seconds"].sum()) / total) if total > 0 else 0.0
+    lines = costs[costs["part"] == part]
+    total = float(lines["seconds"].sum())
+    return min(1.0, float(lines["model_seconds"].sum()) / total) if total > 0 else 0.0

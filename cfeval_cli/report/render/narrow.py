@@ -91,12 +91,12 @@ def _fit(table: Table, columns: list[_Column], width: int) -> tuple[list[_Column
         return numbered, legend
     ranks = [replace(c, cells=[lines[-1:] for lines in c.cells]) if c.is_explainer else c for c in numbered]
     if _fits(table, ranks, width):
-        return ranks, [*legend, "Ranks; --full has the values."]
+        return ranks, [*legend, "Only ranks; --full shows the values."]
     shown = len(names)
     while shown > 1 and not _fits(table, ranks, width):
         shown -= 1
         ranks = _first_explainers(ranks, shown)
-    return ranks, [*legend, f"Ranks of {shown} of {len(names)} explainers; --full has all, and the values."]
+    return ranks, [*legend, f"Ranks of {shown} of {len(names)} explainers; --full shows all values."]
 
 
 def _number(columns: Sequence[_Column]) -> list[_Column]:

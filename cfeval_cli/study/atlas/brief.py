@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cfeval_cli.report.numbers import SHORT
-from cfeval_cli.report.table import CIRCULAR, Cell, Row, Table, Title
+from cfeval_cli.report.table import CIRCULAR_MARK, Cell, Row, Table, Title
 from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS
 from cfeval_cli.study.atlas.summary import AtlasSummary, MetricSummary, Pair, QuestionSummary
 
@@ -27,8 +27,8 @@ def build_brief(summary: AtlasSummary) -> Table:
         "By question, without controls; in brackets the 95 % CI over data sets, judges, truths and seeds, if at least "
         f"{MIN_FACTOR_LEVELS} data sets and judges have the metric. Bold: the best metric, and those that are not "
         "significantly different from it (t-test over data sets, Holm-adjusted). "
-        f"{CIRCULAR} circular (optimal by construction) in some rows. --full shows the metrics that are not compared, "
-        "what τ depends on, and the claims."
+        f"{CIRCULAR_MARK} circular (optimal by construction) in some rows. "
+        "--full shows the metrics that are not compared, what τ depends on, and the claims."
     ]
     header = [Title("metric"), *(Title(question.question) for question in summary.questions)]
     return Table(title, header, [rows] if rows else [], notes)
@@ -36,5 +36,5 @@ def build_brief(summary: AtlasSummary) -> Table:
 
 def _build_tau_cell(metric: MetricSummary, question: QuestionSummary) -> Cell:
     is_best = question.best is not None and (metric is question.best or metric in question.tied)
-    tau, marks = metric.tau, CIRCULAR * bool(metric.n_circular)
+    tau, marks = metric.tau, CIRCULAR_MARK * bool(metric.n_circular)
     return Cell(tau.mean, tau.low, tau.high, marks=marks, bold=is_best, form=SHORT)

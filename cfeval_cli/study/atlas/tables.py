@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cfeval_cli.report.numbers import COUNT, P_VALUE, TENTH_PERCENT, fixed
 from cfeval_cli.report.render.markdown import render_markdown
-from cfeval_cli.report.table import CIRCULAR, MOVES, Cell, Row, Table, Title
+from cfeval_cli.report.table import CIRCULAR_MARK, NOT_IDENTIFIABLE_MARK, Cell, Row, Table, Title
 from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS, HierarchicalMean
 from cfeval_cli.study.atlas.claims import INCONCLUSIVE, ClaimResult
 from cfeval_cli.study.atlas.summary import AtlasSummary, MetricSummary, QuestionSummary
@@ -120,9 +120,10 @@ def _build_question(question: QuestionSummary) -> Table:
         "how often the more faithful of two explanations of one instance is preferred, ties count half; chance is 0.5. "
         "By instance: mean τ within one instance. Model evaluations: for one explanation, without evaluations that "
         "another metric already made; shared: there are no others.",
-        f"{CIRCULAR} circular (optimal by construction) in some rows. {MOVES} not identifiable: depends on the "
-        "parametrisation of the model. Below the line: metrics that are not compared, because they have less than "
-        "90 % of the cells or are not identifiable.",
+        f"{CIRCULAR_MARK} circular (optimal by construction) in some rows. "
+        f"{NOT_IDENTIFIABLE_MARK} not identifiable: depends on the parametrisation of the model. "
+        "Below the line: metrics that are not compared, because they have less than 90 % of the cells or are not "
+        "identifiable.",
     ]
     title = f"{question.question.capitalize()}: {QUESTION_TEXTS[question.question]}"
     return Table(title, [*map(Title, header)], [block for block in (compared, others) if block], notes)
@@ -142,7 +143,12 @@ def _build_metric_row(metric: MetricSummary, question: QuestionSummary) -> Row:
         Cell(metric.model_evaluations, form=COUNT) if metric.model_evaluations else Cell("shared"),
         *(Cell(count, form=COUNT) for count in (metric.n_rows, metric.tau.data, metric.tau.judges)),
     ]  # fmt: skip
-    return Row(Title(metric.title, marks=CIRCULAR * bool(metric.n_circular) + MOVES * metric.is_arbitrary), cells)
+    return Row(
+        Title(
+            metric.title, marks=CIRCULAR_MARK * bool(metric.n_circular) + NOT_IDENTIFIABLE_MARK * metric.is_arbitrary
+        ),
+        cells,
+    )
 
 
 def _build_claims(claims: Sequence[ClaimResult]) -> Table:

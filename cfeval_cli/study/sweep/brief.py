@@ -10,7 +10,7 @@ import pandas as pd
 
 from cfeval_cli.report.build_brief import build_brief_scores, find_arbitrary, hidden_notes, marks_note
 from cfeval_cli.report.numbers import SHORT, fixed
-from cfeval_cli.report.table import MOVES, Cell, Row, Table, Title
+from cfeval_cli.report.table import NOT_IDENTIFIABLE_MARK, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, find_low_coverage, get_block, make_metric_title, name_truths
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import compute_ranks
@@ -49,7 +49,9 @@ def _build_means(runs: Sequence[SweepRun], metrics: pd.DataFrame, correlations: 
     hidden = find_arbitrary(lines, record)
     table = build_brief_scores(_write_title(runs), lines, record, find_low_coverage(lines, record), taus, hidden)
     seeds = ", ".join(str(run.seed) for run in runs)
-    close = "the difference is smaller than the sum of their standard deviations over seeds"
+    close = (
+        "the difference from the next better explainer is smaller than the sum of their standard deviations over seeds"
+    )
     notes = [f"Means over {len(runs)} seeds ({seeds}).", marks_note(table, close)]
     if taus:
         has_subset = correlations["subset"].eq(WITHOUT_CONTROLS).any()
@@ -73,7 +75,7 @@ def _build_tau_cells(correlations: pd.DataFrame, record: RunRecord) -> dict[str,
             by_question[name] = {
                 (line["metric"], line["variant"]): Cell(
                     line["mean"], line["low"], line["high"], form=SHORT,
-                    marks=MOVES * bool(not pd.isna(line["moves"]) and line["moves"]),
+                    marks=NOT_IDENTIFIABLE_MARK * bool(not pd.isna(line["moves"]) and line["moves"]),
                 )
                 for line in lines.to_dict("records")
             }  # fmt: skip

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import escape_controls
-from cfeval_cli.report.notes import MOVES_NOTE
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
 from cfeval_cli.report.page import build, glossary, methods
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, add_legend, apply_style, make_figure, make_panels
-from cfeval_cli.report.table import MOVES, Table
-from cfeval_cli.report.titles import Pair, make_metric_title, mark_moving
+from cfeval_cli.report.table import NOT_IDENTIFIABLE_MARK, Table
+from cfeval_cli.report.titles import Pair, make_metric_title, mark_not_identifiable
 from cfeval_cli.report.wording import join_names
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.settings.run_settings import FIGURE_FORMATS
@@ -40,7 +40,7 @@ def write_page(sweep: Sweep, frames: SweepFrames, conclusion: Conclusion, tables
 def _write_metric_title(taus: pd.DataFrame, pair: Pair, record: RunRecord, separator: str = " ") -> str:
     """Write a metric's name and details, with a mark if its τ depends on the parametrisation in some run."""
     lines = taus[(taus["metric"] == pair[0]) & (taus["variant"] == pair[1])]
-    title = mark_moving(make_metric_title(*pair, record), bool((lines["moves"] == 1).any()))
+    title = mark_not_identifiable(make_metric_title(*pair, record), bool((lines["moves"] == 1).any()))
     if not title.details:
         return escape_controls(title.text)
     details = replace(title, name="").text.strip()
@@ -49,7 +49,7 @@ def _write_metric_title(taus: pd.DataFrame, pair: Pair, record: RunRecord, separ
 
 def _explain_marks(taus: pd.DataFrame) -> str:
     """Explain the mark of τ that is not identifiable, if there is one."""
-    return f" {MOVES} {MOVES_NOTE}." * bool((taus["moves"] == 1).any())
+    return f" {NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}." * bool((taus["moves"] == 1).any())
 
 
 def _render(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from cfeval_cli.errors import escape_controls
-from cfeval_cli.report.notes import MOVES_NOTE
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
 from cfeval_cli.report.titles import make_metric_title, name_truths
 from cfeval_cli.report.wording import format_p_value
 from cfeval_cli.results.record import RunRecord
@@ -78,7 +78,7 @@ def conclude_over_seeds(correlations: pd.DataFrame, record: RunRecord) -> Conclu
     moving = tied_first[tied_first["moves"].fillna(0) > 0]
     if len(moving):
         count = int(moving["moves"].max())
-        points.append(f"{_join_titles(moving, record)} {MOVES_NOTE}, in {count} of {n_seeds} seeds.")
+        points.append(f"{_join_titles(moving, record)} {NOT_IDENTIFIABLE_NOTE}, in {count} of {n_seeds} seeds.")
     lower = rows[rows["p_behind"] < SIGNIFICANCE_LEVEL]
     tied = rows[rows["p_behind"] >= SIGNIFICANCE_LEVEL]
     if len(lower):

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.report.instance_counts import count_instances, find_usual_counts
-from cfeval_cli.report.notes import MOVES_NOTE, coverage_notes
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE, coverage_notes
 from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, WHOLE, NumberFormat, fixed
-from cfeval_cli.report.table import DASH, MOVES, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.table import DASH, NOT_IDENTIFIABLE_MARK, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import (
     Pair,
     describe_truths,
@@ -22,7 +22,7 @@ from cfeval_cli.report.titles import (
     list_leading_truths,
     make_explainer_titles,
     make_metric_title,
-    mark_moving,
+    mark_not_identifiable,
     merge_rows,
     name_truths,
 )
@@ -75,7 +75,7 @@ def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, 
     for pair in _select_pairs(metrics, record, {first.settings.agreement}):
         entry = record.metrics[pair[0]]
         form = TENTH_PERCENT if entry.better == "none" else fixed(4)
-        title = mark_moving(make_metric_title(*pair, record, star=pair in truths), pair in moving)
+        title = mark_not_identifiable(make_metric_title(*pair, record, star=pair in truths), pair in moving)
         cells = [_build_mean_cell(lines.get((*pair, name)), n_seeds, form) for name in titles]
         blocks.setdefault(get_block(pair[1], entry), []).append(Row(title, cells))
     notes = [
@@ -126,7 +126,7 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
         cells = []
         for truth in truths:
             line = lines.get((*pair, truth), empty)
-            marks = MOVES * bool(not pd.isna(line["moves"]) and line["moves"])
+            marks = NOT_IDENTIFIABLE_MARK * bool(not pd.isna(line["moves"]) and line["moves"])
             is_best = bool(line["seeds"]) and (line["mean"], line["ranked"]) == best[truth]
             cells.append(replace(_build_mean_cell(line, n_seeds, fixed(3)), marks=marks, bold=is_best))
             if truth in settings.truth:
@@ -182,13 +182,15 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
             cells.append(Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form) if has_pairs else Cell())
         for truth, columns in ranges.items():
             low, high = (lines[*pair, ANY_SETTING][column] for column in columns)
-            marks = MOVES * ((*pair, truth) in moving)
+            marks = NOT_IDENTIFIABLE_MARK * ((*pair, truth) in moving)
             cells.append(Cell(low=low, high=high, is_range=True, marks=marks, form=form))
         row = Row(make_metric_title(*pair, record), cells)
         blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     largest = n_compared.groupby(stability["key"]).max()
     counts = ", ".join(f"{key} {largest[key]:,}" for key in keys)
-    has_moving = any(MOVES in cell.marks for rows in blocks.values() for row in rows for cell in row.cells)
+    has_moving = any(
+        NOT_IDENTIFIABLE_MARK in cell.marks for rows in blocks.values() for row in rows for cell in row.cells
+    )
     without = subset == WITHOUT_CONTROLS
     notes = [
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
@@ -220,8 +222,8 @@ def _find_moving(sweep: Sweep, subset: str) -> set[tuple[str, str, str]]:
 def _explain_moves(quantity: str, has_moving: bool) -> list[str]:
     """Explain the mark of values that are not identifiable, if there is one."""
     return [
-        f"{MOVES} {MOVES_NOTE}, in at least one run: a reparametrisation of the model, which changes no prediction, "
-        f"changes this {quantity}."
+        f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}, in at least one run: other parameters with the same "
+        f"predictions give another {quantity}."
     ] * has_moving
 
 

@@ -19,7 +19,7 @@ from cfeval_cli.cli.callbacks import Gather
 from cfeval_cli.cli.gather import main
 from cfeval_cli.cli.main import move_overrides_last
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.notes import MOVES_NOTE
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.statistics.metrics_over_seeds import compare_metrics_over_seeds
 from cfeval_cli.study.sweep.gather import gather
@@ -180,7 +180,7 @@ def test_low_coverage_is_marked_in_means_over_seeds(tmp_path):
     gather([tmp_path], tmp_path)
     text = (tmp_path / "tables.md").read_text()
     assert "| Metric | A | B† | C† |" in text
-    assert "under 90% of the instances: B 85.0%, C 40.0%. C: for under half of the instances." in text
+    assert "under 90% of the instances: B 85.0%, C 40.0%. Under half of the instances: C." in text
 
 
 def test_values_changed_by_reparametrisation_are_counted_and_marked(tmp_path, monkeypatch):
@@ -203,12 +203,12 @@ def test_values_changed_by_reparametrisation_are_counted_and_marked(tmp_path, mo
               ("proximity", "without_controls"): 1}  # fmt: skip
     assert told.to_dict() == counts
     text = (tmp_path / "tables.md").read_text()
-    assert text.count(f"{MOVES_NOTE}, in at least one run") == 5
+    assert text.count(f"{NOT_IDENTIFIABLE_NOTE}, in at least one run") == 5
     for part in ("| C (disc., label) ↑ § |", "0.500 ± 0.000§",
                  "0.400 ± 0.000§", "0.500§", "0.400§"):  # fmt: skip
         assert part in text, part
     assert "Proximity (label) ↓ §" not in text and "0.800 ± 0.000§" not in text and "0.250 ± 0.000§" not in text
-    assert f"Proximity (label) {MOVES_NOTE}, in 1 of 3" in text
+    assert f"Proximity (label) {NOT_IDENTIFIABLE_NOTE}, in 1 of 3" in text
     page = (tmp_path / "report.html").read_text()
     assert "Proximity (label) ↓ §" in page and "C (disc., label) ↑ §" in page
     none = tmp_path / "none"

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from cfeval_cli.report.notes import MOVES_NOTE
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
 from cfeval_cli.study.sweep.runs import select_largest_ranking
 from cfeval_cli.study.sweep.seed_conclusion import conclude_over_seeds
 from tests.records import make_metric, make_record
@@ -46,7 +46,7 @@ def test_required_sample_size_is_stated_if_nothing_is_significant():
 
 def test_dependence_on_parametrisation_is_stated():
     conclusion = conclude_over_seeds(make_correlations(moves=pd.array([2, 0, 0], "Int64")), RECORD)
-    assert conclusion.points[1] == f"A {MOVES_NOTE}, in 2 of 5 seeds."
+    assert conclusion.points[1] == f"A {NOT_IDENTIFIABLE_NOTE}, in 2 of 5 seeds."
 
 
 @pytest.mark.parametrize(
