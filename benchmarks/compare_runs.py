@@ -37,15 +37,16 @@ import pandas as pd
 HERE = Path(__file__).parent / "reference"
 TOLERANCE = 1e-9
 COMMON = ["cache=off", "figures=[]", "report=false"]
+TRUTHS = "truth=[shapley,contrast,signed,absolute]"  # all that the reference has
 EXPERIMENTS = {
     "table1_adults": ["experiment=table1_adults"],
     "table1_movie_reviews": ["experiment=table1_movie_reviews"],
     "table3": ["experiment=table3"],
     "heloc_judges": [
         "dataset=heloc", "model=estimator", "explainer=[random,omission,lime,shap]", "judge=[logistic,tree]",
-        "n_explain=100", "k=2",
+        "n_explain=100", "k=2", TRUTHS,
     ],
-    "sweep": ["--multirun", "dataset=adults", "seed=0,1,2", "n_explain=200", "k=2"],
+    "sweep": ["--multirun", "dataset=adults", "seed=0,1,2", "n_explain=200", "k=2", TRUTHS],
 }  # fmt: skip
 
 # The columns that identify a row of each table, as far as a table has them; the instance and the settings that vary in
@@ -58,8 +59,8 @@ KEYS = {
     "invariance.csv": ["metric", "variant", "truth", "agreement", "subset"],
     "instance_agreement.csv": ["metric", "variant", "truth", "agreement", "subset"],
     "metric_agreement.csv": ["metric", "variant", "other_metric", "other_variant"],
-    "noise.csv": ["explainer"],
-    "noise_metrics.csv": ["explainer", "metric", "variant"],
+    "explainer_stability.csv": ["explainer"],
+    "explainer_stability_metrics.csv": ["explainer", "metric", "variant"],
     "scores.parquet": ["explainer", "metric", "variant"],
     "explanations.parquet": ["explainer"],
     "explanations_again.parquet": ["explainer"],

@@ -74,7 +74,8 @@ class Toy:
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
         # without a cache, so that every test computes for itself, and with no more than most tests look at
-        usual = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200", "noise=0", "bounds=0",
+        usual = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200",
+                 "explainer_stability=0", "bounds=0",
                  "reparametrisations=0", SCORED)  # fmt: skip
         return cfeval("run", *self.arguments, *unless(usual, arguments), *arguments, cwd=cwd, code=code, **options)
 
@@ -162,7 +163,7 @@ def write_toy(folder: Path) -> None:
 
 # a small run in this process: no more than most tests look at
 LITTLE = (
-    "cache=off", "n_jobs=1", "figures=[]", "report=false", "bounds=0", "noise=0", "reparametrisations=0",
+    "cache=off", "n_jobs=1", "figures=[]", "report=false", "bounds=0", "explainer_stability=0", "reparametrisations=0",
     "n_explain=40", "resamples=100",
 )  # fmt: skip
 

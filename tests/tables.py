@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 QUICK = {
-    "figures": [], "report": False, "bounds": 0, "noise": 0, "reparametrisations": 0, "resamples": 100,
+    "figures": [], "report": False, "bounds": 0, "explainer_stability": 0, "reparametrisations": 0, "resamples": 100,
     "cache": "off", "n_jobs": 1, "truth.shapley.background": 20,
 }  # fmt: skip
 METRICS = ["validity", "validity_soft", "comprehensiveness", "recall"]

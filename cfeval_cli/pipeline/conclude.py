@@ -12,8 +12,8 @@ from cfeval_cli.pipeline.circularity import find_circular_truths
 from cfeval_cli.pipeline.robustness import Robustness
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
+from cfeval_cli.statistics.explainer_stability import Again
 from cfeval_cli.statistics.findings import CircularRelations, Findings, compute_findings
-from cfeval_cli.statistics.noise import Again
 from cfeval_cli.statistics.scores import Scores
 
 

@@ -25,7 +25,7 @@ from cfeval_cli.statistics.recommendation import (
 from cfeval_cli.statistics.scores import Scores
 
 # what the run of a judge leaves out
-_OMITTED = {"bounds": 0, "noise": 0, "reparametrisations": 0, "figures": (), "report": False}
+_OMITTED = {"bounds": 0, "explainer_stability": 0, "reparametrisations": 0, "figures": (), "report": False}
 
 
 def plan_judge(plan: Plan, judge: JudgeSettings) -> Plan:
@@ -69,11 +69,11 @@ def recommend_explainer(
     arbitrary = {way.variant for way in plan.removals.values() if way.arbitrary}
     view = RunEvidence(scores, findings.metrics, questions, arbitrary, plan.settings.agreement)
     covered = findings.metrics.drop_duplicates("explainer")
-    noise = findings.noise
+    repeated = findings.explainer_stability
     costs = ExplainerProperties(
         rows={name: context.ledger.rows[f"explainer.{name}"] / max(1, len(ids)) for name in plan.explainers},
         coverage=dict(zip(covered["explainer"], covered["coverage"], strict=True)),
-        stability={} if noise is None else dict(zip(noise["explainer"], noise["same_features"], strict=True)),
+        stability={} if repeated is None else dict(zip(repeated["explainer"], repeated["same_features"], strict=True)),
         disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, context.dataset.n_features),
     )
     return recommend(view, judges, PreferredMetrics.shipped(), costs, outcome.bootstrap)

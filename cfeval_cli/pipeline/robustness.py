@@ -73,11 +73,11 @@ def _repeat_sample(context: RunContext, truth: Mapping[str, Floats], progress: P
     n_explainers = len(sample.plan.explainers)
     if not len(rows) or not n_explainers:
         return None
-    with progress.stage("noise", len(rows) * n_explainers, estimate_repetition(context)) as advance:
+    with progress.stage("explainer stability", len(rows) * n_explainers, estimate_repetition(context)) as advance:
         sample_truth = {name: importance[rows] for name, importance in truth.items()}
         evaluated = repeat_explanations(sample, sample_truth, advance)
     context.scratch.release()
-    context.ledger.add("noise", sample.ledger)
+    context.ledger.add("explainer_stability", sample.ledger)
     return Repetition(sample.instances, rows, evaluated)
 
 
@@ -85,7 +85,8 @@ def sample_instances(context: RunContext) -> tuple[RunContext, Ints]:
     """Return a context of the instances that are explained a second time, with a ledger of its own, and their rows."""
     plan, size = context.plan, len(context.instances)
     # By default at most a quarter of the instances, which bounds the cost of explaining again.
-    n_repeated = min(MAX_REPEATED_INSTANCES, size // 4) if plan.settings.noise == "auto" else plan.settings.noise
+    requested = plan.settings.explainer_stability
+    n_repeated = min(MAX_REPEATED_INSTANCES, size // 4) if requested == "auto" else requested
     rows = np.sort(make_stream(plan.settings.seed, "noise").choice(size, min(n_repeated, size), replace=False))
     # How much the graded control explainers vary is known in advance.
     explainers = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.rung)}

@@ -33,4 +33,4 @@ def estimate_repetition(context: RunContext) -> TimeEstimate:
         if component.startswith(("explainer.", "search."))
     ]
     items = len(context.plan.explainers) * max(1, len(context.instances))
-    return TimeEstimate("noise", sum(cost.seconds for cost in costs) / items)
+    return TimeEstimate("explainer_stability", sum(cost.seconds for cost in costs) / items)

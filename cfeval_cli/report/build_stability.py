@@ -89,5 +89,5 @@ def _build_values(
 def _value_cell(line: Mapping[Any, Any] | None) -> Cell:
     if line is None:
         return Cell()
-    errors = "" if pd.isna(line["se"]) else f"{SCORE.write(line['noise_se'])} of {SCORE.write(line['se'])}"
+    errors = "" if pd.isna(line["se"]) else f"{SCORE.write(line['explainer_se'])} of {SCORE.write(line['se'])}"
     return Cell(abs(line["difference"]), detail=errors)

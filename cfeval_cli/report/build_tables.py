@@ -49,8 +49,8 @@ def build_tables(findings: Findings, record: RunRecord) -> list[Table]:
         tables.append(build_bounds(findings.bounds, ungraded if has_scores else metrics, record, low))
     if (metrics["own_n"] != metrics["n"]).any():
         tables.append(build_own_scores(ungraded, record, low))
-    if findings.noise is not None and findings.noise_metrics is not None:
-        tables += build_stability(findings.noise, findings.noise_metrics, record, low)
+    if findings.explainer_stability is not None and findings.explainer_stability_metrics is not None:
+        tables += build_stability(findings.explainer_stability, findings.explainer_stability_metrics, record, low)
     return [_explain_marks(table, low, record) for table in tables]
 
 

@@ -42,7 +42,7 @@ class SettingsEntry(Entry):
     agreement: str = ""
     incomplete: str = ""
     bounds: Count = 0
-    noise: Count | Literal["auto"] = 0
+    explainer_stability: Count | Literal["auto"] = 0
     reparametrisations: Count = 0
     training: Count = 0
     reference: Count | None = None

@@ -182,7 +182,7 @@ TABLES = {
         ),
         TableSchema(
             "explanations_again.parquet",
-            "The explanations of a sample of the instances with another explainer seed; absent with `noise=0`. Columns as in explanations.parquet.",
+            "The explanations of a sample of the instances with another explainer seed; absent with `explainer_stability=0`. Columns as in explanations.parquet.",
             keys=("instance", "explainer"),
             columns=_EXPLANATIONS_COLUMNS,
             optional=True,
@@ -430,8 +430,8 @@ TABLES = {
             optional=True,
         ),
         TableSchema(
-            "noise.csv",
-            "How often another seed of an explainer selects the same features; absent with `noise=0`.",
+            "explainer_stability.csv",
+            "How often another seed of an explainer selects the same features; absent with `explainer_stability=0`.",
             keys=("explainer",),
             columns=(
                 _EXPLAINER,
@@ -459,8 +459,8 @@ TABLES = {
             optional=True,
         ),
         TableSchema(
-            "noise_metrics.csv",
-            "What another seed of an explainer changes in the values of the metrics, on the instances that have a score with both; absent with `noise=0`.",
+            "explainer_stability_metrics.csv",
+            "What another seed of an explainer changes in the values of the metrics, on the instances that have a score with both; absent with `explainer_stability=0`.",
             keys=("explainer", "metric", "variant"),
             columns=(
                 _EXPLAINER,
@@ -470,7 +470,7 @@ TABLES = {
                 ColumnSchema("value_again", "number", "value with the other seed"),
                 ColumnSchema("difference", "number", "the second less the first"),
                 ColumnSchema("se", "number", "standard error of `value` over these instances; none from fewer than 30"),
-                ColumnSchema("noise_se", "number", "the part of it that is due to the explainer's seed"),
+                ColumnSchema("explainer_se", "number", "the part of it that is due to the explainer's seed"),
             ),
             optional=True,
         ),
@@ -501,7 +501,7 @@ TABLES = {
             "What each part of the run cost. No two runs take the same time.",
             keys=("part", "name", "access"),
             columns=(
-                ColumnSchema("part", "text", "`explainer`, `search`, `metric`, `noise` or `bounds`"),
+                ColumnSchema("part", "text", "`explainer`, `search`, `metric`, `explainer_stability` or `bounds`"),
                 ColumnSchema(
                     "name", "text", "the explainer whose explanations are computed or searched, or the metric"
                 ),

@@ -19,8 +19,9 @@ from cfeval_cli.core import Access, Distance, Explainer, Metric, Removal, Search
 from cfeval_cli.core.imports import make_importable
 from cfeval_cli.errors import UserError, check_option, did_you_mean, refuse_exit
 from cfeval_cli.judge.judge import Judge
-from cfeval_cli.settings.compose import list_default_options
+from cfeval_cli.settings.compose import format_value, list_default_options
 from cfeval_cli.settings.plan import Absences, Plan
+from cfeval_cli.settings.renamed import describe_renamed_setting
 from cfeval_cli.settings.run_settings import RunSettings, validate_settings
 
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
@@ -213,6 +214,8 @@ def _check_keys(cfg: DictConfig) -> None:
     """Refuse a setting that nothing reads, which is most often one that is misspelt."""
     known = _known_keys()
     for key in [str(key) for key in cfg if key not in known]:
+        if renamed := describe_renamed_setting(key, format_value(_plain(cfg, key))):
+            raise UserError(renamed)
         # one that others refer to is a user's own abbreviation
         if not re.search(rf"\$\{{{re.escape(key)}[.}}]", OmegaConf.to_yaml(cfg, resolve=False)):
             raise UserError(f"there is no setting {key!r}, and nothing refers to it.{did_you_mean(key, known)}")

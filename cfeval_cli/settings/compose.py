@@ -17,6 +17,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli.errors import did_you_mean
+from cfeval_cli.settings.renamed import describe_renamed_option, describe_renamed_setting
 
 
 def _find_first_component(group: DictConfig) -> str:
@@ -189,6 +190,9 @@ def explain_hydra_error(error: Exception, overrides: Sequence[str] = (), config_
     message = str(error).strip()
     with packaged_configs():
         if match := re.search(r"Could not override '([^']+)'", message):
+            values = (word.partition("=")[2] for word in overrides if word.partition("=")[0] == match[1])
+            if renamed := describe_renamed_setting(match[1], next(values, "…")):
+                return renamed
             if advice := explain_unknown_setting(match[1], overrides, config_dir):
                 return advice
             known = list_settings(config_dir)
@@ -206,6 +210,8 @@ def explain_hydra_error(error: Exception, overrides: Sequence[str] = (), config_
             )
         if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
             group, name = match.groups()
+            if renamed := describe_renamed_option(group, name):
+                return renamed
             there = list_options(group, config_dir)
             return f"there is no {group} {name!r}.{did_you_mean(name, there)} There is: {', '.join(there)}."
     cause = f" {error.__cause__}" if error.__cause__ else ""

@@ -50,7 +50,7 @@ class RunSettings(_Settings):
     agreement: str
     incomplete: Literal["skip", "random", "keep"]
     bounds: Count
-    noise: Count | Literal["auto"]
+    explainer_stability: Count | Literal["auto"]
     reparametrisations: Count
     training: Count
     reference: Size | None

@@ -45,8 +45,8 @@ class Findings:
     metric_agreement: pd.DataFrame
     bounds: pd.DataFrame | None = None
     invariance: pd.DataFrame | None = None
-    noise: pd.DataFrame | None = None
-    noise_metrics: pd.DataFrame | None = None
+    explainer_stability: pd.DataFrame | None = None
+    explainer_stability_metrics: pd.DataFrame | None = None
     tau_resamples: pd.DataFrame | None = None
 
 

@@ -11,7 +11,8 @@ from cfeval_cli.errors import UserError
 
 SETTINGS = {
     "dataset": "toy", "explainer": ["random", "omission"], "metric": ["c", "recall"], "n_explain": 10, "k": 2,
-    "cache": "off", "n_jobs": 1, "figures": [], "report": False, "resamples": 100, "bounds": 0, "noise": 0,
+    "cache": "off", "n_jobs": 1, "figures": [], "report": False, "resamples": 100, "bounds": 0,
+    "explainer_stability": 0,
     "reparametrisations": 0, "judge": [],
 }  # fmt: skip
 CHANGES_WITH_TIME = {"run.json", "run.log", "costs.csv", "costs.md"}

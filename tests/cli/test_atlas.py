@@ -138,7 +138,7 @@ def test_every_judge_is_a_run_that_can_be_made(judge):
     made = planned(f"experiment=atlas_{judge}", f"dataset={'movie_reviews' if 'text' in judge else 'pima'}")
     assert (
         made.settings.resamples,
-        made.settings.noise,
+        made.settings.explainer_stability,
         made.settings.bounds,
         made.settings.reference,
         made.settings.incomplete,

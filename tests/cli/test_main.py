@@ -86,7 +86,7 @@ file:
 
 QUICK = ("explainer=[random,lr]", "n_explain=20")
 FEW = ("metric=[c,recall]", "truth=[signed]")  # of which a config is composed in half the time
-LITTLE = (*FEW, "bounds=0", "resamples=0", "noise=0", "reparametrisations=0")
+LITTLE = (*FEW, "bounds=0", "resamples=0", "explainer_stability=0", "reparametrisations=0")
 
 
 def one_message(done):

@@ -29,7 +29,7 @@ REFUSAL = "not accepted from a folder, because they could load code or files"
         "model=estimator", "model.encoder=onehot", "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null",
         "figures=[]", "experiment=atlas/tables", "experiment=null", "dataset.only={age:up}", "truth.budget=100",
         "dataset.immutable=[age,'marital status']", "judge.blind.model={blind:0.3}", "model.blind=[age]",
-        "noise=auto,0",
+        "explainer_stability=auto,0",
     ],
 )  # fmt: skip
 def test_settings_and_choices_of_the_package_are_accepted(override):
@@ -249,7 +249,7 @@ def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
         "metric=[c,recall]",
         "reparametrisations=0",
     ]
-    own += ["truth=[signed]", "noise=0", "bounds=0"]
+    own += ["truth=[signed]", "explainer_stability=0", "bounds=0"]
     cfeval("run", "--resume", "run", *own, cwd=tmp_path)
     assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
 

@@ -786,7 +786,7 @@ class Down:
 
 
 def noise(run, once):
-    """{explainer: line} of noise.csv, and {(metric, variant, explainer): line} of noise_metrics.csv.
+    """Return the lines of explainer_stability.csv and those of explainer_stability_metrics.csv, by their keys.
 
     `once` are the scores of the first explanations.
     """
@@ -826,12 +826,12 @@ def noise(run, once):
 
 
 def twice(pairs):
-    """A line of noise_metrics.csv from numerator and denominator with either seed (n, 4)."""
+    """A line of explainer_stability_metrics.csv from numerator and denominator with either seed (n, 4)."""
     size = len(pairs)
     one, two = (
         a.sum() / b.sum() if b.sum() else nan for a, b in ((pairs[:, 0], pairs[:, 1]), (pairs[:, 2], pairs[:, 3]))
     )
-    nothing = {"instances": size, "value": one, "value_again": two, "difference": nan, "se": nan, "noise_se": nan}
+    nothing = {"instances": size, "value": one, "value_again": two, "difference": nan, "se": nan, "explainer_se": nan}
     if np.isnan([one, two]).any():
         return nothing
     both, mean = (pairs[:, 0] + pairs[:, 2]).sum() / (pairs[:, 1] + pairs[:, 3]).sum(), pairs[:, [1, 3]].mean()
@@ -839,7 +839,7 @@ def twice(pairs):
     moves = (pairs[:, 0] - pairs[:, 2] - both * (pairs[:, 1] - pairs[:, 3])) / mean
     told = nothing | {"difference": two - one}
     if size >= 30:
-        told |= {"se": around.std() / sqrt(size - 1), "noise_se": sqrt((moves**2).mean() / 2 / size)}
+        told |= {"se": around.std() / sqrt(size - 1), "explainer_se": sqrt((moves**2).mean() / 2 / size)}
     return told
 
 

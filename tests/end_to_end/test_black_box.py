@@ -93,7 +93,7 @@ def place(models):
     return models
 
 
-LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=100", "noise=0")
+LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=100", "explainer_stability=0")
 
 
 def run(toy, place, *arguments):
@@ -162,7 +162,7 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    run(toy, place, "model=forest", "bounds=5", "noise=2", "metric=core", *OF_SUMS, *FEWER)
+    run(toy, place, "model=forest", "bounds=5", "explainer_stability=2", "metric=core", *OF_SUMS, *FEWER)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}

@@ -48,7 +48,7 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
     (check,) = re.findall(r"^```python\n(from cfeval_cli.testing .*?)```$", text, re.M | re.S)
     (command,) = re.findall(r"^```sh\n(cfeval run .*)\n```$", text, re.M)
     more = ["n_jobs=1", f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100"]
-    more += ["bounds=0", "noise=0", "reparametrisations=0", "n_explain=20"]
+    more += ["bounds=0", "explainer_stability=0", "reparametrisations=0", "n_explain=20"]
     words = shlex.split(command)[2:]
     chosen = [
         *unless([SCORED], words),

@@ -15,7 +15,7 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 QUICK = {
     "figures": [],
     "bounds": 0,
-    "noise": 0,
+    "explainer_stability": 0,
     "resamples": 100,
     "cache": "off",
     "n_jobs": 1,

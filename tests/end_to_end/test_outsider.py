@@ -29,7 +29,7 @@ def asked(data, *overrides, seed=0):
 @pytest.mark.parametrize(
     "arguments",
     [
-        (*ADDITIVE, "metric=core", "k=2", "bounds=20", "noise=4"),
+        (*ADDITIVE, "metric=core", "k=2", "bounds=20", "explainer_stability=4"),
         (*ADDITIVE, "metric=field", "model.blind=[shape]", "seed=2"),
         ("model=tree", "metric=core", "k=2", "bounds=20", "seed=1"),
         (
@@ -59,7 +59,7 @@ def everything(folder):
 
 
 def test_a_model_that_is_asked(toy, made):
-    arguments = (*FOREST, "metric=core", "bounds=20", "noise=4")
+    arguments = (*FOREST, "metric=core", "bounds=20", "explainer_stability=4")
     folder = made(toy, *NO_LR, *arguments)
     assert json.loads((folder / "run.json").read_text())["truths"]["shapley"]["how"].startswith("exact")
     ask = asked(toy, *FOREST)
@@ -69,7 +69,7 @@ def test_a_model_that_is_asked(toy, made):
 
 
 def test_without_the_model_all_is_recomputed_that_needs_no_other_predictions(toy, made):
-    folder = made(toy, *NO_LR, *FOREST, "metric=core", "bounds=20", "noise=4")
+    folder = made(toy, *NO_LR, *FOREST, "metric=core", "bounds=20", "explainer_stability=4")
     found = same_figures(folder)
     beyond = outsider.beyond(outsider.Run(folder))
     left = {metric for metric, variant, _ in found if not beyond(metric, variant)}
@@ -81,7 +81,15 @@ def test_without_the_model_all_is_recomputed_that_needs_no_other_predictions(toy
 def test_three_classes(toy, made, tmp_path):
     words = ["dataset=wine", f"data_dir={tmp_path}", "model=additive", "model.bags=1", "model.max_rounds=50"]
     words += ["dataset.candidates=4", "metric=core", "explainer=[random,omission,lr]", "n_explain=4"]
-    words += ["bounds=0", "noise=0", "reparametrisations=0", "resamples=100", "report=false", "figures=[]", "cache=off"]
+    words += [
+        "bounds=0",
+        "explainer_stability=0",
+        "reparametrisations=0",
+        "resamples=100",
+        "report=false",
+        "figures=[]",
+        "cache=off",
+    ]
     (tmp_path / "run").mkdir()
     same_figures(inside.run(tmp_path / "run", *words, "n_jobs=1"))
 

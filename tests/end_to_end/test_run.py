@@ -29,12 +29,13 @@ FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=1
 N = 18  # instances: two chunks, so that there is something for workers
 LEARNT = "model.max_epochs=20"  # as good as all hundred, on so few rows
 WHOLE = ("k=2", f"n_explain={N}", "resamples=200")
-MORE = ("noise=6", "reparametrisations=2", "bounds=2000", "metric=core", LEARNT)
+MORE = ("explainer_stability=6", "reparametrisations=2", "bounds=2000", "metric=core", LEARNT)
 RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
            "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
            "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
            "metric_agreement.csv",
-           "metrics.csv", "model.npz", "noise.csv", "noise_metrics.csv", "run.json", "run.log", "scores.parquet",
+           "metrics.csv", "model.npz", "explainer_stability.csv", "explainer_stability_metrics.csv",
+           "run.json", "run.log", "scores.parquet",
            "tables.md", "tables.tex", "tau_resamples.parquet", "training.parquet", "truth.parquet"]  # fmt: skip
 
 
@@ -158,17 +159,17 @@ def alike(told, keys, found):
 
 def same_noise(run, scores):
     folder, record = run.folder, run.record
-    if not (folder / "noise.csv").exists():
-        assert not record["settings"]["noise"]
+    if not (folder / "explainer_stability.csv").exists():
+        assert not record["settings"]["explainer_stability"]
         return
     names, values = outsider.noise(run, scores)
-    told = pd.read_csv(folder / "noise.csv", keep_default_na=False, na_values={"same_features": ""})
+    told = pd.read_csv(folder / "explainer_stability.csv", keep_default_na=False, na_values={"same_features": ""})
     assert {line["explainer"]: line for line in told.to_dict("records")}.keys() == names.keys()
     for line in told.to_dict("records"):
         assert {name: line[name] for name in names[line["explainer"]]} == pytest.approx(
             names[line["explainer"]], nan_ok=True
         )
-    told = pd.read_csv(folder / "noise_metrics.csv").set_index(["metric", "variant", "explainer"])
+    told = pd.read_csv(folder / "explainer_stability_metrics.csv").set_index(["metric", "variant", "explainer"])
     beyond = outsider.beyond(run)
     told = told[[not beyond(*key[:2]) for key in told.index]]
     assert set(told.index) == {key for key in values if key[0] in record["metrics"]}
@@ -346,7 +347,13 @@ def test_coverage_stands_beside_every_score_and_under_half_is_said_in_words(whol
 
 
 def test_what_is_printed_is_what_is_stored(toy, tmp_path):
-    few = ("explainer=[random,omission,lr]", "n_explain=20", "bounds=5", "noise=2", "reparametrisations=1")
+    few = (
+        "explainer=[random,omission,lr]",
+        "n_explain=20",
+        "bounds=5",
+        "explainer_stability=2",
+        "reparametrisations=1",
+    )
     done = toy.run(*few, "metric=core", "resamples=100", cwd=tmp_path)
     folder = only_run(tmp_path)
     assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == RESULTS
@@ -367,8 +374,8 @@ def test_what_is_printed_is_what_is_stored(toy, tmp_path):
 
 def results(folder):
     names = ["metrics.csv", "correlations.csv", "explanations.parquet", "counterfactuals.parquet", "scores.parquet",
-             "instances.parquet", "tables.md", "tables.tex", "noise.csv", "noise_metrics.csv", "bounds.csv",
-             "explanations_again.parquet"]  # fmt: skip
+             "instances.parquet", "tables.md", "tables.tex", "explainer_stability.csv",
+             "explainer_stability_metrics.csv", "bounds.csv", "explanations_again.parquet"]  # fmt: skip
     return {name: (folder / name).read_bytes() for name in names}
 
 
@@ -548,7 +555,7 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults):
 def test_adults_from_end_to_end(adults, tmp_path, caplog):
     caplog.set_level("INFO")
     words = ["dataset=adults", "search=discrete", "n_explain=4", "cache=off", f"data_dir={adults}", "figures=[]"]
-    words += ["noise=2", "reparametrisations=1", "resamples=100"]
+    words += ["explainer_stability=2", "reparametrisations=1", "resamples=100"]
     # nearly as accurate, in half the time
     words += ["model.max_epochs=5", "explainer.lime.n_samples=500", "removal.marginal.draws=30"]
     words += ["report=false"]  # which the end of tests/end_to_end/test_wheel.py has
@@ -587,7 +594,14 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
 
 def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_path):
     usual = [*toy.arguments[2:], "cache=off", "figures=[]", "report=false", "explainer=[random,lr]"]
-    fixed = ["n_explain=10", "resamples=0", "bounds=0", "noise=0", "reparametrisations=0", "metric=[c,recall]"]
+    fixed = [
+        "n_explain=10",
+        "resamples=0",
+        "bounds=0",
+        "explainer_stability=0",
+        "reparametrisations=0",
+        "metric=[c,recall]",
+    ]
     fixed += ["truth=[signed]", "model.max_epochs=3"]
     (tmp_path / "run").mkdir()
     files = ("metrics.csv", "run.json", "scores.parquet")

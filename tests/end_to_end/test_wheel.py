@@ -63,7 +63,7 @@ def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, t
     cwd.mkdir(parents=True)
     arguments = ["--config-dir", str(own), "dataset=toy", f"data_dir={toy.folder / 'data'}", "n_explain=10"]
     few = ["explainer=[lr,random,everything_but_colour]", "metric=[c,recall]", "truth=[signed]"]
-    few += ["resamples=100", "noise=0", "bounds=0", "reparametrisations=0"]
+    few += ["resamples=100", "explainer_stability=0", "bounds=0", "reparametrisations=0"]
     cfeval("run", *arguments, *few, cwd=cwd, executable=installed)
     there = {path.suffix for path in only_run(cwd).rglob("*")}
     assert there >= {".svg", ".html", ".parquet", ".csv", ".md", ".tex"}  # all that is the default

@@ -23,7 +23,7 @@ from tests.conftest import cfeval
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
 FEW = ["n_explain=4"]
-MORE = ["figures=[]", "report=false", "resamples=0", "bounds=0", "noise=0", "cache=off", "n_jobs=1", *FEW]
+MORE = ["figures=[]", "report=false", "resamples=0", "bounds=0", "explainer_stability=0", "cache=off", "n_jobs=1", *FEW]
 # so that models of others are asked less
 MORE += ["metric=[comprehensiveness,validity,c,recall]", "truth.shapley.budget=200", "removal.marginal.draws=20"]
 

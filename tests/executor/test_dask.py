@@ -35,7 +35,15 @@ from tests.executor.functions import (
 )  # fmt: skip
 
 # no more than these tests look at
-QUICK = ("cache=off", "figures=[]", "report=false", "resamples=100", "noise=0", "bounds=0", "reparametrisations=0")
+QUICK = (
+    "cache=off",
+    "figures=[]",
+    "report=false",
+    "resamples=100",
+    "explainer_stability=0",
+    "bounds=0",
+    "reparametrisations=0",
+)
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +255,7 @@ def test_bad_settings_are_named(setting):
 
 
 def test_a_run_gives_the_same_bytes(toy, made, cluster):
-    few = ("explainer=[random,omission,decision_boundary,lr]", "noise=10")  # which import little
+    few = ("explainer=[random,omission,decision_boundary,lr]", "explainer_stability=10")  # which import little
     here = made(toy, *few)
     there = made(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
                  "executor.min_seconds=0")  # fmt: skip

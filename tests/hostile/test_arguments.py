@@ -14,7 +14,7 @@ from tests.hostile.mutations import list_names, mutate
 
 KEYS = [
     "k", "seed", "n_explain", "access", "truth", "agreement", "incomplete", "support", "bounds", "resamples",
-    "reparametrisations", "noise", "training", "confidence", "figures", "redo", "n_jobs",
+    "reparametrisations", "explainer_stability", "training", "confidence", "figures", "redo", "n_jobs",
     "data_dir", "dataset", "model", "explainer", "search", "distance", "metric", "executor", "cache", "experiment",
     "explainer.lime.n_samples",
     "search.pick", "model.dim", "model.learning_rate", "model.learning_rate.tabular", "dataset.columns",

@@ -190,7 +190,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
 
 
 def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
-    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "noise=9")
+    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "explainer_stability=9")
     made = made.applied(ModelSpec(DATASET, type(MODEL)))
     context = create_context(made, DATASET, MODEL)
     part, rows = robustness.sample_instances(context)
@@ -198,7 +198,10 @@ def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_sam
     assert rows.tolist() == robustness.sample_instances(context)[1].tolist()
     assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not context.ledger
     for amount, many in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
-        assert len(robustness.sample_instances(replace(context, plan=changed(made, noise=amount)))[1]) == many
+        assert (
+            len(robustness.sample_instances(replace(context, plan=changed(made, explainer_stability=amount)))[1])
+            == many
+        )
     truth = {name: context.truth(name) for name in made.truths}
     steps = []
     second = robustness.repeat_explanations(part, {name: of[rows] for name, of in truth.items()}, steps.append)

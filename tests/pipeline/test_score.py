@@ -87,7 +87,7 @@ def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there
 
 
 def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, made, monkeypatch):
-    settings = ("n_explain=15", "noise=8", "reparametrisations=1", "explainer=[random,anchor,lr]",
+    settings = ("n_explain=15", "explainer_stability=8", "reparametrisations=1", "explainer=[random,anchor,lr]",
                 "explainer.anchor.threshold=0.8", "model.max_epochs=10",
                 "metric=[comprehensiveness,dfr,proximity,c_soft,recall]")  # fmt: skip
     whole = made(toy, *settings)
@@ -95,7 +95,13 @@ def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, made, monkeypatch):
     parts = made(toy, *settings, "seed=0")  # the same again, though not to those who keep runs
     names = {path.name for path in whole.iterdir() if path.suffix in (".csv", ".parquet", ".tex", ".json")}
     names -= {"run.json", "costs.csv"}  # tell of seconds
-    assert {"scores.parquet", "truth.parquet", "metrics.csv", "noise_metrics.csv", "invariance.csv"} <= names
+    assert {
+        "scores.parquet",
+        "truth.parquet",
+        "metrics.csv",
+        "explainer_stability_metrics.csv",
+        "invariance.csv",
+    } <= names
     for name in names:
         assert (parts / name).read_bytes() == (whole / name).read_bytes(), name
     first, second = (json.loads((folder / "run.json").read_text()) for folder in (whole, parts))

@@ -120,7 +120,7 @@ def test_the_settings_are_named_by_their_keys():
     assert estimate_search(made, features, 0.001) == ("k or n_explain", 81 * 0.001)
     made.ledger.book("explainer.omission", Cost(seconds=60.0))
     made.ledger.book("search.omission.label", Cost(seconds=30.0))
-    assert estimate_repetition(made) == ("noise", 90 / (3 * len(TABLE.test)))
+    assert estimate_repetition(made) == ("explainer_stability", 90 / (3 * len(TABLE.test)))
 
 
 def test_models_that_evaluate_edits_faster_than_rows_are_not_estimated_by_rows():

@@ -79,7 +79,7 @@ def test_runs_in_the_same_second(site, tmp_path):
     (tmp_path / "conf" / "dataset" / "toy.yaml").write_text(TOY.replace("name: toy.csv", file))
     words = [
         "run", "--config-dir", "conf", "dataset=toy", "explainer=[random,omission,lr]", "n_explain=10",
-        "metric=[c,recall]", "truth=[signed]", "resamples=0", "bounds=0", "noise=0",
+        "metric=[c,recall]", "truth=[signed]", "resamples=0", "bounds=0", "explainer_stability=0",
         "reparametrisations=0", "figures=[]", "report=false", "n_jobs=1",
         # the same second, whenever each of them gets there
         "hydra.run.dir=outputs/${now:%Y-%m-%d}/at-the-same-time",

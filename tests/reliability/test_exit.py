@@ -122,7 +122,8 @@ def test_the_command_ends_with_code_1_and_the_run_has_failed(tmp_path, ending, m
     (tmp_path / "score.py").write_text(SCORE.replace("sys.exit(0)", ending))
     done = cfeval(
         "run", "dataset=loans", "data_dir=.", "model=function", "model.path=score.py:f", "explainer=[random,omission]",
-        "metric=[validity,recall]", "n_explain=10", "n_jobs=1", "figures=[]", "report=false", "noise=0", "bounds=0",
+        "metric=[validity,recall]", "n_explain=10", "n_jobs=1", "figures=[]", "report=false",
+        "explainer_stability=0", "bounds=0",
         "cache=off", "hydra.run.dir=out", cwd=tmp_path, code=1,
     )  # fmt: skip
     assert message in done.stderr

@@ -72,7 +72,7 @@ def own(toy, tmp_path):
         "metric=[validity,c,recall]",
         "truth=[signed]",
         "bounds=0",
-        "noise=0",
+        "explainer_stability=0",
         "reparametrisations=0",
         "resamples=0",
         "figures=[]",

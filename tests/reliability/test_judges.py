@@ -11,7 +11,8 @@ from tests.reliability.test_resume import TIMES
 SETTINGS = (
     "model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
     "explainer.lime.n_samples=50",
-    "judge=[tree,logistic]", "judge.tree.distill=true", "metric=[comprehensiveness,validity_soft,recall]", "noise=0",
+    "judge=[tree,logistic]", "judge.tree.distill=true", "metric=[comprehensiveness,validity_soft,recall]",
+    "explainer_stability=0",
     "reparametrisations=0", "n_explain=17", "truth=[shapley,signed]", "truth.shapley.budget=50",
     "bounds=0", "resamples=100", "reference=20", "figures=[]", "report=false", "cache=off", "n_jobs=1",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from tests.conftest import CFEVAL, environment
 
 SMALL = (
     "explainer=[random,omission]", "metric=[c,recall]", "n_explain=20", "figures=[]", "report=false", "bounds=0",
-    "noise=0", "reparametrisations=0", "resamples=100", "n_jobs=1", "cache=off",
+    "explainer_stability=0", "reparametrisations=0", "resamples=100", "n_jobs=1", "cache=off",
 )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ class Patient(Explainer, Fingerprinted):
 SETTINGS = (
     "metric=[comprehensiveness,dfr,c,c_soft,recall]",
     "k=2",
-    "noise=20",
+    "explainer_stability=20",
     "reparametrisations=3",
     "resamples=100",
     "figures=[]",
@@ -49,14 +49,15 @@ SETTINGS = (
 EXPLAINERS = ("random", "omission", "lime", "patient", "lr")  # as they are asked: the truth comes last
 STAGES = (
     "data", "train", "truth", *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
-    "score", "noise", "bounds", "invariance", "conclude", "check", "tables", "figures and page",
+    "score", "explainer stability", "bounds", "invariance", "conclude", "check", "tables", "figures and page",
 )  # fmt: skip
 FILES = {
     "run.json": 9, "dataset.json": 1, "model.npz": 1, "instances.parquet": 1, "explanations.parquet": 5,
     "counterfactuals.parquet": 1, "scores.parquet": 1, "metrics.csv": 1, "correlations.csv": 1, "differences.csv": 1,
     "instance_agreement.csv": 1, "metric_agreement.csv": 1, "truth.parquet": 1, "bounds.csv": 1, "invariance.csv": 1,
     "tables.md": 1, "tau_resamples.parquet": 1, "training.parquet": 1,
-    "noise.csv": 1, "noise_metrics.csv": 1, "explanations_again.parquet": 1, "counterfactuals_again.parquet": 1,
+    "explainer_stability.csv": 1, "explainer_stability_metrics.csv": 1,
+    "explanations_again.parquet": 1, "counterfactuals_again.parquet": 1,
     "tables.tex": 1, "costs.csv": 1, "costs.md": 1, "report.html": 1,
 }  # fmt: skip
 CHUNK, NOISE, INSTANCES = 16, 20, 57
@@ -146,7 +147,9 @@ def check(bench, place, *more):
     first, second = whole[:INSTANCES], whole[INSTANCES:]
     last = max((place + 1 for place, one in enumerate(again) if one in second), default=0)
     again, rechecked = again[:last], again[last:]
-    done, repeated = (told["stages"].get(stage, {"items": 0})["items"] for stage in ("explain: patient", "noise"))
+    done, repeated = (
+        told["stages"].get(stage, {"items": 0})["items"] for stage in ("explain: patient", "explainer stability")
+    )
     repeated = min(max(repeated - NOISE * bench.explainers.index("patient"), 0), NOISE)
     assert set(before) >= {*first[:done], *second[:repeated]}
     # one chunk may have been kept, and not been told yet
@@ -170,7 +173,7 @@ def test_killed_with_its_workers_and_again_and_again(bench):
     folder, words, whole = bench.folder / "again", bench.words("again", *WORKERS), bench.explained("whole")
     for place in (
         Place("chunk", "explain: patient", 3, group=True),
-        Place("chunk", "noise", 5),
+        Place("chunk", "explainer stability", 5),
         Place("written", "metrics.csv", 1),
     ):
         told = followed(words, bench.folder, place)

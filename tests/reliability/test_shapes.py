@@ -14,7 +14,7 @@ from tests.inside import planned
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
 N = 6
 WORDS = ("k=2", "explainer.lime.n_samples=100", "explainer.decision_boundary.n_samples=50", "resamples=100",
-         "bounds=0", "noise=0", "reparametrisations=0", "figures=[]", "report=false", f"n_explain={N}",
+         "bounds=0", "explainer_stability=0", "reparametrisations=0", "figures=[]", "report=false", f"n_explain={N}",
          "metric=[comprehensiveness,validity,c_soft,recall]", "truth=[contrast]",
          "executor.min_seconds=0")  # fmt: skip
 

@@ -27,7 +27,7 @@ def f(rows):
 """
 USUAL = (
     "dataset=loans", "data_dir=.", "model=function", "model.path=score.py:f", "metric=[validity,recall]",
-    "figures=[]", "report=false", "noise=0", "bounds=0", "cache=off", "resamples=0",
+    "figures=[]", "report=false", "explainer_stability=0", "bounds=0", "cache=off", "resamples=0",
 )  # fmt: skip
 
 

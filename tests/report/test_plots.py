@@ -143,7 +143,7 @@ def test_values_that_differ_by_rounding_alone_look_the_same():
 def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made):
     explainers = ("explainer=[random,omission,ladder]", "explainer.ladder.rungs=3")
     few = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
-    folder = made(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "noise=5")
+    folder = made(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
         f"{name}.svg"
         for name in (
@@ -165,7 +165,7 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made
         "explainer",
         "search",
         "metric",
-        "noise",
+        "explainer_stability",
         "bounds",
     }
     assert costs.loc[costs["part"] == "metric", "model_rows"].sum() > 0 and rows["bounds", np.nan, np.nan] > 20 * 4

@@ -48,7 +48,7 @@ def test_a_run_that_tells_no_time_has_no_bar():
 
 def test_the_models_answers_stand_apart():
     costs = pd.DataFrame(
-        {"part": ["explainer", "explainer", "search", "noise"], "seconds": [6.0, 2.0, 1.0, 5.0],
+        {"part": ["explainer", "explainer", "search", "explainer_stability"], "seconds": [6.0, 2.0, 1.0, 5.0],
          "model_seconds": [4.0, 0.0, 0.5, 5.0]}
     )  # fmt: skip
     took = entries({("train", ""): 1.0, ("explain", "a"): 3.0, ("explain", "b"): 1.0, ("search", "a"): 2.0})

@@ -396,7 +396,7 @@ def noisy(same=0.52, drawn="no"):
     )  # fmt: skip
     keys = [("a", "c", "label"), ("b", "c", "label"), ("b", "proximity", "label"), ("b", "recall", "signed")]
     values = pd.DataFrame([(*key, 100, 0.5, 0.48, -0.02, 0.03, 0.012) for key in keys], columns=[
-        "explainer", "metric", "variant", "instances", "value", "value_again", "difference", "se", "noise_se",
+        "explainer", "metric", "variant", "instances", "value", "value_again", "difference", "se", "explainer_se",
     ])  # fmt: skip
     return names, values
 
@@ -430,7 +430,7 @@ def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_know
     names, values = noisy()
     names.loc[0, ["instances", "deterministic"]] = (0, "")
     names.loc[0, ["same_features", "overlap", "same_order"]] = np.nan
-    values[["se", "noise_se"]] = np.nan
+    values[["se", "explainer_se"]] = np.nan
     values.loc[values["metric"] == "proximity", "difference"] = np.nan
     first, second = with_noise(names, values)
     assert [first.rows[0].title.text, *first.rows[0].texts] == ["A_1 & <b>|", "–", "–", "–", "0"]

@@ -82,7 +82,7 @@ def test_a_record_of_another_kind_is_refused(toy, made, change, message):
 
 
 LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "truth=[shapley]",
-         "incomplete=keep", "noise=2", "metric=[comprehensiveness,c,recall]", "resamples=0",
+         "incomplete=keep", "explainer_stability=2", "metric=[comprehensiveness,c,recall]", "resamples=0",
          "model.max_epochs=10")  # fmt: skip
 
 

@@ -8,7 +8,13 @@ import pytest
 from cfeval_cli.results.schema import TABLES, ColumnSchema, TableSchema, render_columns, render_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
-WIDE = ("explainer=[random,omission,lr,ladder]", "noise=20", "bounds=20", "reparametrisations=2", "resamples=100")
+WIDE = (
+    "explainer=[random,omission,lr,ladder]",
+    "explainer_stability=20",
+    "bounds=20",
+    "reparametrisations=2",
+    "resamples=100",
+)
 
 
 def read(path):

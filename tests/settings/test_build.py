@@ -251,7 +251,7 @@ def test_moved_embeddings_go_neither_up_nor_down():
 
 def test_settings_reach_the_components():
     made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "truth=[contrast]", "k=3", "n_explain=9")
-    assert (made.explainers["lime"].n_samples, made.settings.noise) == (77, "auto")
+    assert (made.explainers["lime"].n_samples, made.settings.explainer_stability) == (77, "auto")
     assert (list(made.truths), made.settings.k, made.settings.n_explain) == (["contrast"], 3, 9)
     assert plan("truth=[shapley]", "explainer=lr").explainers["lr"].truth_name == "shapley"
 
@@ -307,7 +307,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["figures=png"], "figures must be a list such as"),
         (["figures=[gif]"], "figures must be one of png, svg, pdf"),
         (["report=maybe"], "report must be true or false"),
-        (["noise=-1"], "noise must be at least 0 or auto, not -1"),
+        (["explainer_stability=-1"], "explainer_stability must be at least 0 or auto, not -1"),
         (["bounds=true"], "bounds must be a whole number, not True"),
         (["training=-1"], "training must be at least 0"),
         (["resamples=many"], "resamples must"),

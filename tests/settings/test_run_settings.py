@@ -16,7 +16,7 @@ VALUES = _plain_settings(composed())
 def test_the_defaults_of_run_yaml_are_valid_and_complete():
     settings = validate_settings(VALUES)
     assert set(VALUES) == set(RunSettings.model_fields)
-    assert (settings.seed, settings.k, settings.noise, settings.tables.metrics) == (0, 1, "auto", None)
+    assert (settings.seed, settings.k, settings.explainer_stability, settings.tables.metrics) == (0, 1, "auto", None)
     assert validate_settings(settings.model_dump()) == settings
 
 
@@ -26,7 +26,7 @@ def test_the_defaults_of_run_yaml_are_valid_and_complete():
         ({"k": 0}, "k must be at least 1, not 0."),
         ({"k": "two"}, "k must be a whole number, not 'two'."),
         ({"k": True}, "k must be a whole number, not True."),
-        ({"noise": -1}, "noise must be at least 0 or auto, not -1."),
+        ({"explainer_stability": -1}, "explainer_stability must be at least 0 or auto, not -1."),
         ({"support": "comon"}, "support must be one of common, own, not 'comon'. Did you mean common?"),
         ({"figures": ["svg", "gif"]}, "figures must be one of png, svg, pdf, not 'gif'."),
         ({"figures": "svg"}, "figures must be a list such as [a,b], not 'svg'."),

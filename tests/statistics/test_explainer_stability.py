@@ -12,7 +12,7 @@ from scipy.stats import sem
 
 from cfeval_cli.core import NO_FEATURE, Cost, ExplainerResult, Explanation
 from cfeval_cli.statistics.bootstrap import Bootstrap
-from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, valued
+from cfeval_cli.statistics.explainer_stability import COLUMNS, Again, compared, moved, named, valued
 from cfeval_cli.statistics.scores import Scores
 
 LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).map(lambda size: p[:size])), min_size=1)
@@ -72,7 +72,7 @@ def test_the_error_of_a_mean_is_that_of_the_mean_and_the_noise_is_half_the_mean_
     told = moved(one, np.ones(37), two, np.ones(37))
     assert (told["value"], told["value_again"]) == pytest.approx((one.mean(), two.mean()))
     assert told["difference"] == pytest.approx(two.mean() - one.mean()) and told["se"] == pytest.approx(sem(one))
-    assert told["noise_se"] == pytest.approx(sqrt(np.mean((one - two) ** 2) / 2 / 37))
+    assert told["explainer_se"] == pytest.approx(sqrt(np.mean((one - two) ** 2) / 2 / 37))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -89,7 +89,7 @@ def test_over_all_draws_that_there_could_be_the_noise_is_the_variance_that_the_d
     ]  # fmt: skip
     means, weights = np.array([draw.mean() for draw, _ in draws]), np.array([weight for _, weight in draws])
     variance = weights @ (means - weights @ means) ** 2  # of the value, over seeds of the explainer
-    expected = sum(p * q * moved(a, ones, b, ones)["noise_se"] ** 2 for a, p in draws for b, q in draws)
+    expected = sum(p * q * moved(a, ones, b, ones)["explainer_se"] ** 2 for a, p in draws for b, q in draws)
     assert expected == pytest.approx(variance)
 
 
@@ -105,7 +105,7 @@ def test_a_ratio_has_the_errors_that_drawing_again_shows():
     seen = [draw() for _ in range(1500)]
     values = np.array([n.sum() / d.sum() for n, d in seen])
     told = [moved(*one, *two) for one, two in zip(seen[:200], seen[200:400], strict=True)]
-    noise = sqrt(np.mean([line["noise_se"] ** 2 for line in told]))
+    noise = sqrt(np.mean([line["explainer_se"] ** 2 for line in told]))
     assert noise == pytest.approx(values.std(ddof=1), rel=0.06)
     n, d = seen[0]
     rows = rng.integers(0, 400, (3000, 400))
@@ -117,9 +117,9 @@ def test_without_anything_to_divide_by_there_is_no_value():
     zero, one = np.zeros(3), np.ones(3)
     told = moved(zero, zero, one, one)
     assert isnan(told["value"]) and told["value_again"] == 1
-    assert isnan(told["difference"]) and isnan(told["se"]) and isnan(told["noise_se"])
+    assert isnan(told["difference"]) and isnan(told["se"]) and isnan(told["explainer_se"])
     alone = moved(one[:1], one[:1], zero[:1], one[:1])
-    assert alone["difference"] == -1 and isnan(alone["se"]) and alone["noise_se"] == pytest.approx(sqrt(0.5))
+    assert alone["difference"] == -1 and isnan(alone["se"]) and alone["explainer_se"] == pytest.approx(sqrt(0.5))
 
 
 def table(rows):
@@ -142,5 +142,6 @@ def test_values_are_compared_on_the_instances_that_both_seeds_have():
     names = {"x": explained([[0], [1]] * 3)}
     again = Again(np.arange(6), names, Scores.from_frame(second))
     tables = again.tables(names, Scores.from_frame(first), order, 1, Bootstrap(0))
-    assert list(tables) == ["noise", "noise_metrics"] and tables["noise_metrics"]["se"].isna().all()
-    assert tables["noise_metrics"][["explainer", "value"]].to_numpy().tolist() == [["a", 6 / 4], ["b", 4 / 2]]
+    values = tables["explainer_stability_metrics"]
+    assert list(tables) == ["explainer_stability", "explainer_stability_metrics"] and values["se"].isna().all()
+    assert values[["explainer", "value"]].to_numpy().tolist() == [["a", 6 / 4], ["b", 4 / 2]]

@@ -16,7 +16,7 @@ from cfeval_cli.statistics.scores import Scores
 
 COLUMNS = ["explainer", "asked", "instances", "same_features", "low", "high", "overlap", "same_order", "deterministic"]
 OF_METRICS = [
-    "explainer", "metric", "variant", "instances", "value", "value_again", "difference", "se", "noise_se",
+    "explainer", "metric", "variant", "instances", "value", "value_again", "difference", "se", "explainer_se",
 ]  # fmt: skip
 
 _KEYS = ["metric", "variant", "explainer"]
@@ -35,15 +35,17 @@ class Again:
     ) -> dict[str, pd.DataFrame]:
         """By the names of their files, from what was explained and scored the first time."""
         return {
-            "noise": named(first, self.explanations, self.rows, k, how.confidence),
-            "noise_metrics": valued(scores.select_frame(self.rows), self.scores.to_frame(), order, how.min_instances),
+            "explainer_stability": named(first, self.explanations, self.rows, k, how.confidence),
+            "explainer_stability_metrics": valued(
+                scores.select_frame(self.rows), self.scores.to_frame(), order, how.min_instances
+            ),
         }
 
 
 def named(
     first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], rows: Ints, k: int, confidence: float
 ) -> pd.DataFrame:
-    """noise.csv: how often the second explanation of an instance names the same k features as the first.
+    """explainer_stability.csv: how often the second explanation of an instance names the same k features as the first.
 
     `rows` are the places, among the instances of the first explanations, of those that were explained again.
     """
@@ -91,7 +93,7 @@ def _scored(explanation: Explanation) -> list[float]:
 
 
 def valued(scores: pd.DataFrame, again: pd.DataFrame, order: pd.DataFrame, least: int) -> pd.DataFrame:
-    """noise_metrics.csv: each explainer's values with either seed, on the instances that have a score with both.
+    """explainer_stability_metrics.csv: each explainer's values with either seed, on instances scored with both.
 
     `scores` and `again` are tables like scores.parquet; `order` says which rows are no values but facts about them.
     From fewer than `least` instances no standard error is given.
@@ -107,7 +109,7 @@ def valued(scores: pd.DataFrame, again: pd.DataFrame, order: pd.DataFrame, least
         columns = ("numerator", "denominator", "numerator_again", "denominator_again")
         told = moved(*(part[column].to_numpy(float) for column in columns))
         if len(part) < least:
-            told |= {"se": np.nan, "noise_se": np.nan}
+            told |= {"se": np.nan, "explainer_se": np.nan}
         lines.append({"explainer": name, "metric": metric, "variant": variant, "instances": len(part), **told})
     return pd.DataFrame(lines, columns=OF_METRICS)
 
@@ -118,7 +120,7 @@ def moved(n: Floats, d: Floats, n_again: Floats, d_again: Floats) -> dict[str, f
     Every instance draws for itself, so that n differences between two seeds tell the variance of one draw each:
     half of the mean square, which the error of a mean of n such draws follows from. A ratio is taken as linear.
     """
-    size, nothing = len(n), dict.fromkeys(("value", "value_again", "difference", "se", "noise_se"), np.nan)
+    size, nothing = len(n), dict.fromkeys(("value", "value_again", "difference", "se", "explainer_se"), np.nan)
     value = n.sum() / d.sum() if d.sum() else np.nan
     value_again = n_again.sum() / d_again.sum() if d_again.sum() else np.nan
     nothing |= {"value": value, "value_again": value_again}
@@ -131,5 +133,5 @@ def moved(n: Floats, d: Floats, n_again: Floats, d_again: Floats) -> dict[str, f
     return nothing | {
         "difference": value_again - value,
         "se": float(se),
-        "noise_se": float(np.sqrt((gap**2).sum() / 2) / size),
+        "explainer_se": float(np.sqrt((gap**2).sum() / 2) / size),
     }

@@ -1,0 +1,37 @@
+"""Settings and options that were renamed or removed, each with its new form."""
+
+from __future__ import annotations
+
+# setting: its new form; {value} and {names} are the value that was given, as one word or as a list without brackets
+_SETTINGS = {
+    "gold": "`gold` was replaced by `truth`: use truth=[{names}].",
+    "noise": "`noise` was renamed `explainer_stability`: use explainer_stability={value}.",
+    "metric.pgi.draws": "`metric.pgi.draws` was renamed: use metric.pgi.removal.draws={value}.",
+    "metric.pgi.seed": "`metric.pgi.seed` was renamed: use metric.pgi.removal.seed={value}.",
+    "metric.pgu.draws": "`metric.pgu.draws` was renamed: use metric.pgu.removal.draws={value}.",
+    "metric.pgu.seed": "`metric.pgu.seed` was renamed: use metric.pgu.removal.seed={value}.",
+} | {
+    f"explainer.{name}.gold": f"`explainer.{name}.gold` was removed: the explainer uses the first truth of the run, "
+    "truth=[{names}]."
+    for name in ("lr", "ladder", "against", "constant", "nearest_gold")
+}  # fmt: skip
+
+# option of a group: the option that it is part of
+_OPTIONS = {"truth": {"centered": "shapley"}}
+
+
+def describe_renamed_setting(key: str, value: str = "…") -> str | None:
+    """Return the new form of a setting that was renamed or removed; None for any other."""
+    if key not in _SETTINGS:
+        return None
+    names = [name.strip() for name in value.strip("[]").split(",")]
+    names = list(dict.fromkeys(_OPTIONS["truth"].get(name, name) for name in names))
+    return _SETTINGS[key].format(value=value, names=",".join(names))
+
+
+def describe_renamed_option(group: str, name: str) -> str | None:
+    """Return what an option of a group has become; None if it was not renamed."""
+    new = _OPTIONS.get(group, {}).get(name)
+    return (
+        None if new is None else f"`{name}` is now part of `{new}`, the same for additive models: use {group}=[{new}]."
+    )

@@ -1,0 +1,39 @@
+"""Settings and options that were renamed or removed are refused with their new form."""
+
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.settings import compose
+from cfeval_cli.settings.build import build_plan
+from cfeval_cli.settings.renamed import describe_renamed_setting
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("gold=contrast", "`gold` was replaced by `truth`: use truth=[contrast]."),
+        ("gold=[centered,contrast]", "`gold` was replaced by `truth`: use truth=[shapley,contrast]."),
+        ("truth=[centered]", "`centered` is now part of `shapley`, the same for additive models: use truth=[shapley]."),
+        ("noise=20", "`noise` was renamed `explainer_stability`: use explainer_stability=20."),
+        ("metric.pgi.draws=7", "`metric.pgi.draws` was renamed: use metric.pgi.removal.draws=7."),
+        (
+            "explainer.lr.gold=contrast",
+            "`explainer.lr.gold` was removed: the explainer uses the first truth of the run, truth=[contrast].",
+        ),
+    ],
+)
+def test_override_of_renamed_setting_is_refused_with_its_new_form(override, message):
+    with compose.packaged_configs(), pytest.raises(Exception) as raised:
+        compose.compose_run([override])
+    assert compose.explain_hydra_error(raised.value, [override]) == message
+
+
+def test_renamed_setting_of_a_users_own_config_is_refused_with_its_new_form():
+    with compose.packaged_configs():
+        cfg = compose.compose_run(["+gold=[contrast,signed]"])
+    with pytest.raises(UserError, match=r"use truth=\[contrast,signed\]\."):
+        build_plan(cfg)
+
+
+def test_other_settings_have_no_new_form():
+    assert describe_renamed_setting("k", "2") is None
