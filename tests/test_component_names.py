@@ -50,6 +50,7 @@ ALLOWED = {
     ("anchor", "core.fingerprint"): "a package",
     ("anchor", "report.plots"): "an argument of Matplotlib",
     ("lime", "results.entries"): "a package",
+    ("shapley", "settings.renamed"): "what `centered` is now",
     ("shapley", "study.sweep"): "a frozen key of a random stream",
     ("c", "executor.local"): "an argument of joblib",
     ("c", "model.estimator"): "an argument of XGBoost",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-# setting: its new form; {value} and {names} are the value that was given, as one word or as a list without brackets
+from fnmatch import fnmatch
+
+# setting: its new form; {value} is the value that was given, {names} the same as a list without brackets
 _SETTINGS = {
     "gold": "`gold` was replaced by `truth`: use truth=[{names}].",
     "noise": "`noise` was renamed `explainer_stability`: use explainer_stability={value}.",
@@ -10,11 +12,8 @@ _SETTINGS = {
     "metric.pgi.seed": "`metric.pgi.seed` was renamed: use metric.pgi.removal.seed={value}.",
     "metric.pgu.draws": "`metric.pgu.draws` was renamed: use metric.pgu.removal.draws={value}.",
     "metric.pgu.seed": "`metric.pgu.seed` was renamed: use metric.pgu.removal.seed={value}.",
-} | {
-    f"explainer.{name}.gold": f"`explainer.{name}.gold` was removed: the explainer uses the first truth of the run, "
-    "truth=[{names}]."
-    for name in ("lr", "ladder", "against", "constant", "nearest_gold")
-}  # fmt: skip
+    "explainer.*.gold": "`{key}` was removed: the explainer uses the first truth of the run, truth=[{names}].",
+}
 
 # option of a group: the option that it is part of
 _OPTIONS = {"truth": {"centered": "shapley"}}
@@ -22,11 +21,12 @@ _OPTIONS = {"truth": {"centered": "shapley"}}
 
 def describe_renamed_setting(key: str, value: str = "…") -> str | None:
     """Return the new form of a setting that was renamed or removed; None for any other."""
-    if key not in _SETTINGS:
+    message = next((message for pattern, message in _SETTINGS.items() if fnmatch(key, pattern)), None)
+    if message is None:
         return None
     names = [name.strip() for name in value.strip("[]").split(",")]
     names = list(dict.fromkeys(_OPTIONS["truth"].get(name, name) for name in names))
-    return _SETTINGS[key].format(value=value, names=",".join(names))
+    return message.format(key=key, value=value, names=",".join(names))
 
 
 def describe_renamed_option(group: str, name: str) -> str | None:
