@@ -51,6 +51,7 @@ ALLOWED = {
     ("anchor", "report.plots"): "an argument of Matplotlib",
     ("lime", "results.entries"): "a package",
     ("shapley", "settings.renamed"): "what `centered` is now",
+    ("nearest_truth", "settings.renamed"): "what `nearest_gold` is now",
     ("shapley", "study.sweep"): "a frozen key of a random stream",
     ("c", "executor.local"): "an argument of joblib",
     ("c", "model.estimator"): "an argument of XGBoost",

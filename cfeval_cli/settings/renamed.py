@@ -12,11 +12,12 @@ _SETTINGS = {
     "metric.pgi.seed": "`metric.pgi.seed` was renamed: use metric.pgi.removal.seed={value}.",
     "metric.pgu.draws": "`metric.pgu.draws` was renamed: use metric.pgu.removal.draws={value}.",
     "metric.pgu.seed": "`metric.pgu.seed` was renamed: use metric.pgu.removal.seed={value}.",
+    "explainer.nearest_gold.*": "`explainer.nearest_gold` was renamed `explainer.nearest_truth`.",
     "explainer.*.gold": "`{key}` was removed: the explainer uses the first truth of the run, truth=[{names}].",
 }
 
-# option of a group: the option that it is part of
-_OPTIONS = {"truth": {"centered": "shapley"}}
+# option of a group: the option that replaces it
+_OPTIONS = {"explainer": {"nearest_gold": "nearest_truth"}, "truth": {"centered": "shapley"}}
 
 
 def describe_renamed_setting(key: str, value: str = "…") -> str | None:
@@ -32,6 +33,4 @@ def describe_renamed_setting(key: str, value: str = "…") -> str | None:
 def describe_renamed_option(group: str, name: str) -> str | None:
     """Return what an option of a group has become; None if it was not renamed."""
     new = _OPTIONS.get(group, {}).get(name)
-    return (
-        None if new is None else f"`{name}` is now part of `{new}`, the same for additive models: use {group}=[{new}]."
-    )
+    return None if new is None else f"`{name}` was replaced by `{new}`: use {group}=[{new}]."

@@ -414,7 +414,7 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
     made = plan("explainer=field").applied(ModelSpec(table, LinearModel))
     assert len(made.explainers) == 16 and made.absent.explainers == {"omission_mask": "toy has no mask token"}
     told = plan("explainer=field", "search=continuous").applied(ModelSpec(text, LinearModel))
-    assert len(told.explainers) == 16 and list(told.absent.explainers) == ["nearest_gold"]
+    assert len(told.explainers) == 16 and list(told.absent.explainers) == ["nearest_truth"]
     black = plan("explainer=field").applied(ModelSpec(table, BlackBox))
     able = {
         "random",
@@ -429,7 +429,7 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
     assert set(black.explainers) == able and set(black.absent.explainers) == field - able
     assert all("needs" in reason or "no mask" in reason for reason in black.absent.explainers.values())
     controls = {name for name, one in made.explainers.items() if one.control}
-    assert controls == {"random", "against", "constant", "nearest_gold", "lr"}
+    assert controls == {"random", "against", "constant", "nearest_truth", "lr"}
 
 
 @pytest.mark.parametrize("kind", ["ProbabilityModel", "LabelModel"])

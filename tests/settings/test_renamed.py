@@ -13,7 +13,8 @@ from cfeval_cli.settings.renamed import describe_renamed_setting
     [
         ("gold=contrast", "`gold` was replaced by `truth`: use truth=[contrast]."),
         ("gold=[centered,contrast]", "`gold` was replaced by `truth`: use truth=[shapley,contrast]."),
-        ("truth=[centered]", "`centered` is now part of `shapley`, the same for additive models: use truth=[shapley]."),
+        ("truth=[centered]", "`centered` was replaced by `shapley`: use truth=[shapley]."),
+        ("explainer=[nearest_gold]", "`nearest_gold` was replaced by `nearest_truth`: use explainer=[nearest_truth]."),
         ("noise=20", "`noise` was renamed `explainer_stability`: use explainer_stability=20."),
         ("metric.pgi.draws=7", "`metric.pgi.draws` was renamed: use metric.pgi.removal.draws=7."),
         (

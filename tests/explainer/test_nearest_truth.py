@@ -1,12 +1,12 @@
-"""nearest_gold tells the truth about the nearest training row."""
+"""nearest_truth tells the truth about the nearest training row."""
 
 import numpy as np
 import pytest
 
 from cfeval_cli.core import Batch, BlackBox, ModelSpec
-from cfeval_cli.explainer import nearest_gold
+from cfeval_cli.explainer import nearest_truth
 from cfeval_cli.explainer.lr import Lr
-from cfeval_cli.explainer.nearest_gold import NearestGold
+from cfeval_cli.explainer.nearest_truth import NearestTruth
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import TRUTHS, labels, make_batch, make_dataset, make_mixed, make_text, open_client, random_linear
 
@@ -32,10 +32,10 @@ def nearest(dataset, row):
     "dataset", [make_dataset([3, 2, 4, 5], n=40), make_mixed(1, n=40, missing=0.1)], ids=["categories", "numbers"]
 )
 def test_the_neighbour_is_the_one_by_the_definition_and_its_truth_is_told(dataset, monkeypatch):
-    monkeypatch.setattr(nearest_gold, "_AT_ONCE", 3 * len(dataset.train))
+    monkeypatch.setattr(nearest_truth, "_AT_ONCE", 3 * len(dataset.train))
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = NearestGold(TRUTHS["shapley"]).fit(dataset, open_client(model))(batch)
+    told = NearestTruth(TRUTHS["shapley"]).fit(dataset, open_client(model))(batch)
     rows = [nearest(dataset, row) for row in batch.codes]
     codes = dataset.train.codes[rows]
     others = Batch(dataset.train.ids[rows], codes, labels(model, codes), seed=0, component="x")
@@ -44,7 +44,7 @@ def test_the_neighbour_is_the_one_by_the_definition_and_its_truth_is_told(datase
 
 
 def test_it_not_applicable_reason_where_positions_mean_nothing_and_where_no_truth_is_known():
-    explainer = NearestGold(TRUTHS["shapley"])
+    explainer = NearestTruth(TRUTHS["shapley"])
     assert "the words of a text do not" in explainer.not_applicable_reason(ModelSpec(make_text(), LinearModel))
     assert "needs a logit" in explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), BlackBox))
     assert explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), LinearModel)) is None and explainer.control

@@ -27,7 +27,7 @@ _AT_ONCE = 1 << 22  # numbers of distances to be had at a time
 
 
 @dataclass(frozen=True)
-class NearestGold(Explainer):
+class NearestTruth(Explainer):
     """The ranking of the truth of the training row that is nearest; of several the first.
 
     Near by the values' own scale: a category is another or not, numbers differ in units of their usual distance.
