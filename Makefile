@@ -34,45 +34,45 @@ seeds: .venv/.run ## Adults with five seeds, gathered into one table (ARGS="data
 
 sensitivity: .venv/.run ## does the ranking of explainers hold under choices that should not matter? 72 runs of Adults
 	$(BIN)/cfeval run --multirun distance=euclidean,cosine,mahalanobis search.pick=first,nearest,largest_drop k=1,2 \
-		gold=signed,contrast explainer.omission.removal=marginal,zero figures=[] report=false bounds=0 $(ARGS)
+		truth=signed,contrast explainer.omission.removal=marginal,zero figures=[] report=false bounds=0 $(ARGS)
 
 # runs into folders by name: what is there, from the same inputs, is not computed again
 PAPER := outputs/paper
 SEEDS ?= 0,1,2,3,4
-GOLDS ?= signed,centered,contrast,absolute
+TRUTHS ?= signed,shapley,contrast,absolute
 EXPERIMENTS = $(BIN)/cfeval run --multirun seed=$(SEEDS) bounds=0 figures=[] report=false hydra.sweep.dir=$(PAPER)/runs \
-	'hydra.sweep.subdir=$${hydra:runtime.choices.experiment}/$${gold}-$${seed}' $(ARGS)
+	'hydra.sweep.subdir=$${hydra:runtime.choices.experiment}/$${hydra:runtime.choices.truth}-$${seed}' $(ARGS)
 
 table1 table2: .venv/.run ## the paper's Table 1 or 2 and cfeval, over five seeds
-	$(EXPERIMENTS) 'experiment=glob(table1*)' gold=signed
+	$(EXPERIMENTS) 'experiment=glob(table1*)' truth=signed
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)/$@ --tables $(subst table,,$@)
 
 table3: .venv/.run ## the paper's Table 3 and cfeval, over five seeds
-	$(EXPERIMENTS) experiment=table3 gold=signed
+	$(EXPERIMENTS) experiment=table3 truth=signed
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)/$@ --tables 3
 
-paper: .venv/.run ## all of the paper's tables and claims and cfeval, five seeds, four golds (10 to 15 minutes; again: seconds)
-	$(EXPERIMENTS) 'experiment=glob(table*)' gold=$(GOLDS)
+paper: .venv/.run ## all of the paper's tables and claims and cfeval, five seeds, four truths (10 to 15 minutes; again: seconds)
+	$(EXPERIMENTS) 'experiment=glob(table*)' truth=$(TRUTHS)
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)
 
 SCALE ?= full
 
-atlas: .venv/.run ## which metric may be believed: 8 data sets, 6 judges, 5 seeds, two k (two and a half hours; SCALE=small: a part of it in ten minutes)
+atlas: .venv/.run ## which metric agrees with the ground truth: 8 data sets, 6 judges, 5 seeds, two k (two and a half hours; SCALE=small: a part of it in ten minutes)
 	$(BIN)/cfeval atlas --scale $(SCALE) $(if $(filter full,$(SCALE)),,--into outputs/atlas-$(SCALE)) $(ARGS)
 
 choices: .venv/.run ## which choices matter to the result: three sweeps for docs/reproduction.md (10 minutes)
-	$(CHOICES)/tables experiment=table1_adults gold=signed,centered,contrast,absolute search.pick=auto,first,nearest \
+	$(CHOICES)/tables experiment=table1_adults truth=signed,shapley,contrast,absolute search.pick=auto,first,nearest \
 		explainer.omission.removal=marginal,zero distance.space=auto,embedding
-	$(CHOICES)/incomplete experiment=table3 incomplete=skip,random,keep gold=signed,contrast
-	$(CHOICES)/sentences experiment=table1_movie_reviews search.alpha=10,30,100,300 gold=signed,contrast \
+	$(CHOICES)/incomplete experiment=table3 incomplete=skip,random,keep truth=signed,contrast
+	$(CHOICES)/sentences experiment=table1_movie_reviews search.alpha=10,30,100,300 truth=signed,contrast \
 		explainer.omission.removal=mask,zero
 
 JUDGES = $(BIN)/cfeval run --multirun experiment=judges 'seed=range(10)' dataset=adults,german,compas,heloc,pima k=1,3 $(ARGS)
 
-judges: .venv/.run ## is the recommendation worth anything? 400 runs of judges, and what each way to choose loses (an hour or two)
+judges: .venv/.run ## is the recommendation worth anything? 400 runs of judges, and the regret of each way to choose (an hour or two)
 	$(JUDGES) model=logistic,additive,tree hydra.sweep.dir=outputs/judges/known \
 		'hydra.sweep.subdir=$${dataset.name}-$${hydra:runtime.choices.model}-$${seed}-$${k}'
-	$(JUDGES) model=estimator model.blind=0.5 truth=[used] gold=[used] hydra.sweep.dir=outputs/judges/blind \
+	$(JUDGES) model=estimator model.blind=0.5 truth=used hydra.sweep.dir=outputs/judges/blind \
 		'hydra.sweep.subdir=$${dataset.name}-$${seed}-$${k}'
 	$(BIN)/cfeval judge check outputs/judges --into outputs/judges
 

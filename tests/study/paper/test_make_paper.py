@@ -26,7 +26,7 @@ def make(target, folder, *settings):
 @pytest.mark.slow
 def test_make_paper_writes_everything_and_computes_nothing_twice(tmp_path, adults):
     folder = tmp_path / "paper"
-    told = make("paper", folder, "SEEDS=0,1", "GOLDS=signed,contrast")
+    told = make("paper", folder, "SEEDS=0,1", "TRUTHS=signed,contrast")
     assert told.count("Results:") == 12 and "computed before" not in told
     runs = folder / "runs"
     assert sorted(p.name for p in runs.iterdir() if p.is_dir()) == ["table1_adults", "table1_movie_reviews", "table3"]
@@ -35,7 +35,7 @@ def test_make_paper_writes_everything_and_computes_nothing_twice(tmp_path, adult
     before = {name: (folder / name).read_bytes() for name in names}
     stamps = {path: path.stat().st_mtime_ns for path in runs.glob("*/*/metrics.csv")}
     assert len(stamps) == 12
-    told = make("paper", folder, "SEEDS=0,1", "GOLDS=signed,contrast")
+    told = make("paper", folder, "SEEDS=0,1", "TRUTHS=signed,contrast")
     assert told.count("computed before, with the same inputs") == 12
     assert stamps == {path: path.stat().st_mtime_ns for path in stamps}
     assert before == {name: (folder / name).read_bytes() for name in names}
