@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,8 +21,8 @@ Kind = Literal["text", "integer", "number", "flag", "texts", "integers", "number
 class ColumnSchema:
     """One column, or with `<truth>` in its name one column for each truth."""
 
-    name: str
     kind: Kind
+    name: str
     meaning: str
     optional: bool = False  # whether some runs do not have it
 
@@ -56,473 +57,299 @@ class TableSchema:
         return f"{self.name} has an unknown column {unknown[0]}" if unknown else None
 
 
-_INSTANCE = ColumnSchema("instance", "integer", "number of the instance, as in instances.parquet")
-_EXPLAINER = ColumnSchema("explainer", "text", "config key of the explainer")
+text = partial(ColumnSchema, "text")
+integer = partial(ColumnSchema, "integer")
+number = partial(ColumnSchema, "number")
+flag = partial(ColumnSchema, "flag")
+texts = partial(ColumnSchema, "texts")
+integers = partial(ColumnSchema, "integers")
+numbers = partial(ColumnSchema, "numbers")
+
+# fmt: off
+_INSTANCE = integer("instance", "number of the instance, as in instances.parquet")
+_EXPLAINER = text("explainer", "config key of the explainer")
 _METRIC = (
-    ColumnSchema("metric", "text", "name of the metric"),
-    ColumnSchema("variant", "text", "variant of the metric, listed below"),
+    text("metric", "name of the metric"),
+    text("variant", "variant of the metric, listed below"),
 )
 _TRUTH = (
-    ColumnSchema("truth", "text", "the truth that the metric is compared with"),
-    ColumnSchema(
-        "agreement",
-        "text",
-        "how explanations are scored by it: `recall` or `hit`; `order` for a ladder, whose order is known",
-    ),
+    text("truth", "the truth that the metric is compared with"),
+    text("agreement", "how explanations are scored by it: `recall` or `hit`; `order` for graded controls, whose "
+                      "order is known"),
 )
-_SUBSET = ColumnSchema(
-    "subset",
-    "text",
-    "the explainers that count: `all`, or `without_controls` those that are not controls (see metrics.csv)",
-)
-
-
+_SUBSET = text("subset", "the explainers that count: `all`, or `without_controls` those that are not controls (see "
+                         "metrics.csv)")
 _EXPLANATIONS_COLUMNS = (
     _INSTANCE,
     _EXPLAINER,
-    ColumnSchema(
-        "features",
-        "integers",
-        "selected features, most important first; all that the explainer returned, so possibly more or fewer than k",
-    ),
-    ColumnSchema(
-        "scores",
-        "numbers",
-        "their scores in the explainer's own units: probability drop (omission, decision_boundary), coefficient (lime), precision of the rule up to this feature (anchor), effect (lr), a random number (random), the file's scores (file)",
-    ),
-    ColumnSchema("fault", "text", "why there is no explanation, if the explainer failed; else null"),
+    integers("features", "selected features, most important first; all that the explainer returned, so possibly more "
+                         "or fewer than k"),
+    numbers("scores", "their scores in the explainer's own units: probability drop (omission, decision_boundary), "
+                      "coefficient (lime), precision of the rule up to this feature (anchor), effect (lr), a random "
+                      "number (random), the file's scores (file)"),
+    text("fault", "why there is no explanation, if the explainer failed; else null"),
 )
 _COUNTERFACTUALS_COLUMNS = (
     _INSTANCE,
     _EXPLAINER,
-    ColumnSchema("access", "text", "what the search could use: `label`, `probability` or `gradient`"),
-    ColumnSchema("features", "integers", "features that could be edited: those that were selected and may change"),
-    ColumnSchema("codes", "integers", "their new codes, for a search that exchanges values"),
-    ColumnSchema("vectors", "numbers", "their new embeddings, for a search that moves those"),
-    ColumnSchema("label", "integer", "predicted class after the edit"),
-    ColumnSchema("flipped", "flag", "whether that differs from ŷ"),
-    ColumnSchema("probability", "number", "P(ŷ|x_cf); empty with label access"),
-    ColumnSchema("distance", "number", "distance of x and x_cf"),
-    ColumnSchema("converged", "flag", "whether an iterative search converged; else empty"),
-    ColumnSchema(
-        "steps",
-        "integer",
-        "steps of the continuous search from the best of its starts; empty for a search that does not iterate",
-    ),
+    text("access", "what the search could use: `label`, `probability` or `gradient`"),
+    integers("features", "features that could be edited: those that were selected and may change"),
+    integers("codes", "their new codes, for a search that exchanges values"),
+    numbers("vectors", "their new embeddings, for a search that moves those"),
+    integer("label", "predicted class after the edit"),
+    flag("flipped", "whether that differs from ŷ"),
+    number("probability", "P(ŷ|x_cf); empty with label access"),
+    number("distance", "distance of x and x_cf"),
+    flag("converged", "whether an iterative search converged; else empty"),
+    integer("steps", "steps of the continuous search from the best of its starts; empty for a search that does not "
+                     "iterate"),
 )
-
-TABLES = {
-    schema.name: schema
-    for schema in (
-        TableSchema(
-            "instances.parquet",
-            "The explained instances, and what the model predicts for them.",
-            keys=("instance",),
-            columns=(
-                ColumnSchema(
-                    "instance",
-                    "integer",
-                    "row of the original file, from 0, without the header; of several files the rows of the first come first (training, validation, test); for text the number of the sentence among those used, negative ones first",
-                ),
-                ColumnSchema("label", "integer", "true class"),
-                ColumnSchema("predicted", "integer", "predicted class ŷ"),
-                ColumnSchema("probability", "number", "P(1|x) of two classes; else empty"),
-                ColumnSchema("predicted_probability", "number", "P(ŷ|x); empty for a model that returns labels only"),
-                ColumnSchema("codes", "integers", "codes of the M features"),
-                ColumnSchema("values", "texts", "the same as text"),
-                ColumnSchema(
-                    "text",
-                    "text",
-                    "the original string, for text; with `max_tokens` also what is behind the last word used",
-                    optional=True,
-                ),
-                ColumnSchema("words", "texts", "the original words, one for each position, for text", optional=True),
-            ),
-        ),
-        TableSchema(
-            "training.parquet",
-            "The training rows, in the order in which they are drawn from; absent with `training=0` and for more than `training` rows.",
-            keys=("instance",),
-            columns=(
-                _INSTANCE,
-                ColumnSchema("label", "integer", "true class"),
-                ColumnSchema("codes", "integers", "codes of the M features"),
-            ),
-            optional=True,
-        ),
-        TableSchema(
-            "truth.parquet",
-            "How much each feature matters, one row for each instance and truth; absent if the model has no truth.",
-            keys=("instance", "truth"),
-            columns=(
-                _INSTANCE,
-                ColumnSchema("truth", "text", "name of the truth"),
-                ColumnSchema(
-                    "importance",
-                    "numbers",
-                    "importance of the M features for ŷ; NaN where a feature is absent, and everywhere for an instance for which this truth was not computed (`reference`)",
-                ),
-                ColumnSchema(
-                    "error", "number", "largest standard error among them: 0 if they are exact, NaN if it is not known"
-                ),
-            ),
-            optional=True,
-        ),
-        TableSchema(
-            "explanations.parquet",
-            "One row for each instance and explainer, with or without an explanation.",
-            keys=("instance", "explainer"),
-            columns=_EXPLANATIONS_COLUMNS,
-        ),
-        TableSchema(
-            "counterfactuals.parquet",
-            "One row for each instance with a usable explanation, explainer and level of access.",
-            keys=("instance", "explainer", "access"),
-            columns=_COUNTERFACTUALS_COLUMNS,
-        ),
-        TableSchema(
-            "explanations_again.parquet",
-            "The explanations of a sample of the instances with another explainer seed; absent with `explainer_stability=0`. Columns as in explanations.parquet.",
-            keys=("instance", "explainer"),
-            columns=_EXPLANATIONS_COLUMNS,
-            optional=True,
-        ),
-        TableSchema(
-            "counterfactuals_again.parquet",
-            "The counterfactuals of these explanations. Columns as in counterfactuals.parquet.",
-            keys=("instance", "explainer", "access"),
-            columns=_COUNTERFACTUALS_COLUMNS,
-            optional=True,
-        ),
-        TableSchema(
-            "scores.parquet",
-            "One row for each instance, explainer, metric and variant. The value of a metric is Σ `numerator` / Σ `denominator`.",
-            keys=("instance", "explainer", "metric", "variant"),
-            columns=(
-                _INSTANCE,
-                _EXPLAINER,
-                *_METRIC,
-                ColumnSchema("numerator", "number", "the score of the instance"),
-                ColumnSchema(
-                    "denominator", "number", "1 for means; the distance for C and C_soft, which are ratios of sums"
-                ),
-                ColumnSchema(
-                    "common",
-                    "flag",
-                    "whether every explainer that has a value of this metric covers the instance; true in all rows of a ladder. With `support=common` only these rows count, with `support=own` all",
-                ),
-            ),
-        ),
-        TableSchema(
-            "metrics.csv",
-            "The value of each metric for each explainer.",
-            keys=("metric", "variant", "explainer"),
-            columns=(
-                *_METRIC,
-                _EXPLAINER,
-                ColumnSchema(
-                    "rung",
-                    "number",
-                    "of a ladder: the probability with which this explainer selects a ground-truth feature; empty for other explainers",
-                ),
-                ColumnSchema(
-                    "control", "flag", "whether the explainer is a control: chance or the truth itself (`random`, `lr`)"
-                ),
-                ColumnSchema("value", "number", "the value; empty if there is none, with the reason in `note`"),
-                ColumnSchema("value_low", "number", "lower end of its bootstrap interval over instances"),
-                ColumnSchema("value_high", "number", "upper end of it"),
-                ColumnSchema("value_se", "number", "its bootstrap standard error"),
-                ColumnSchema(
-                    "place",
-                    "number",
-                    "position of the value between the worst (0) and the best (1) score that any explanation could get on the same instances; only with `bounds`",
-                ),
-                ColumnSchema(
-                    "rank",
-                    "number",
-                    "rank among the explainers (in a ladder: among its rungs), 1 is best; ties share their mean rank, values within 1e-12 of their size are tied",
-                ),
-                ColumnSchema("n", "integer", "number of instances"),
-                ColumnSchema(
-                    "own_value",
-                    "number",
-                    "the value on all instances that this explainer covers; with `support=own` the same as `value`",
-                ),
-                ColumnSchema("own_n", "integer", "number of these instances"),
-                ColumnSchema("coverage", "number", "share of instances for which the explainer selected k features"),
-                ColumnSchema("better", "text", "`higher`, `lower` or `none`"),
-                ColumnSchema("role", "text", "`judged` by a truth, the `truth` itself, or a `fact` about the scores"),
-                ColumnSchema("access", "text", "access that the metric needs"),
-                ColumnSchema("low", "number", "smallest possible value"),
-                ColumnSchema("high", "number", "largest possible value"),
-                ColumnSchema(
-                    "circular", "flag", "whether the explainer is optimal by construction for this metric or truth"
-                ),
-                ColumnSchema(
-                    "moves",
-                    "flag",
-                    "whether a reparametrisation that changes no prediction changes the value; empty where that was not tried",
-                ),
-                ColumnSchema("note", "text", "why there is no value"),
-                ColumnSchema(
-                    "method",
-                    "text",
-                    "how the value was computed, such as by beam search; empty if the metric has one way only",
-                ),
-                ColumnSchema(
-                    "remark", "text", "what to note about the value, such as on how many instances it exceeds 1"
-                ),
-            ),
-        ),
-        TableSchema(
-            "correlations.csv",
-            "How well each metric ranks the explainers, compared with each truth. A ladder has no controls, so only rows of the subset `all`.",
-            keys=("metric", "variant", "family", "truth", "agreement", "subset"),
-            columns=(
-                *_METRIC,
-                ColumnSchema("better", "text", "`higher` or `lower`"),
-                ColumnSchema("family", "text", "what is ranked: the `explainers`, or the `graded` control explainers"),
-                *_TRUTH,
-                _SUBSET,
-                ColumnSchema("explainers", "integer", "how many were ranked"),
-                ColumnSchema(
-                    "tau", "number", "Kendall's τ: (concordant − discordant) / all pairs, where a tied pair is neither"
-                ),
-                ColumnSchema("tau_low", "number", "lower end of its bootstrap interval over instances"),
-                ColumnSchema("tau_high", "number", "upper end of it"),
-                ColumnSchema("tau_se", "number", "its bootstrap standard error"),
-                ColumnSchema("p_tau", "number", "one-sided p of the permutation test of τ"),
-                ColumnSchema(
-                    "rho",
-                    "number",
-                    "Spearman's ρ on average ranks; empty if all values of one side are tied, and in the subset `without_controls`",
-                ),
-                ColumnSchema("rho_low", "number", "lower end of its interval"),
-                ColumnSchema("rho_high", "number", "upper end of it"),
-                ColumnSchema("rho_se", "number", "its standard error"),
-                ColumnSchema("p_rho", "number", "one-sided p of its permutation test"),
-                ColumnSchema(
-                    "circular",
-                    "flag",
-                    "whether the metric is optimal by construction at this truth; with `circular=drop` there is then no value",
-                ),
-                ColumnSchema(
-                    "moves",
-                    "flag",
-                    "whether a reparametrisation that changes no prediction changes `tau`; empty where that was not tried",
-                ),
-                ColumnSchema("note", "text", "which explainers are left out, and why a value is absent"),
-            ),
-        ),
-        TableSchema(
-            "tau_resamples.parquet",
-            "τ in each of the first 500 resamples of the instances, by which several seeds are combined; absent with `resamples=0`, without a truth, or with fewer than two explainers.",
-            keys=("draw", "metric", "variant", "truth", "agreement", "subset"),
-            columns=(
-                ColumnSchema("draw", "integer", "number of the resample"),
-                *_METRIC,
-                *_TRUTH,
-                _SUBSET,
-                ColumnSchema(
-                    "tau", "number", "τ in this resample; no row where τ over all explainers is undefined in it"
-                ),
-            ),
-            optional=True,
-        ),
-        TableSchema(
-            "differences.csv",
-            "For each truth, subset of explainers and each two metrics: the difference of their τ.",
-            keys=("family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"),
-            columns=(
-                ColumnSchema("family", "text", "as in correlations.csv"),
-                *_TRUTH,
-                _SUBSET,
-                ColumnSchema("metric", "text", "the metric with the larger τ over all explainers"),
-                ColumnSchema("variant", "text", "its variant"),
-                ColumnSchema("than_metric", "text", "the other metric"),
-                ColumnSchema("than_variant", "text", "its variant"),
-                ColumnSchema(
-                    "difference",
-                    "number",
-                    "τ of `metric` less τ of `than_metric`, which can be negative without controls; empty, as all that follows, where the two metrics rank different explainers, where a ranked explainer has fewer than 30 instances, and where fewer than two explainers are left",
-                ),
-                ColumnSchema("low", "number", "lower end of its interval"),
-                ColumnSchema("high", "number", "upper end of it"),
-                ColumnSchema("p", "number", "two-sided p, from the same resamples for both"),
-                ColumnSchema("p_holm", "number", "p after Holm's correction over all pairs of this truth and subset"),
-                ColumnSchema(
-                    "same",
-                    "flag",
-                    "whether the two have the same τ in every resample, and count as one in Holm's correction",
-                ),
-            ),
-        ),
-        TableSchema(
-            "instance_agreement.csv",
-            "Agreement of each metric with each truth, instance by instance. No row for a subset with fewer than two explainers.",
-            keys=("metric", "variant", "truth", "agreement", "subset"),
-            columns=(
-                *_METRIC,
-                ColumnSchema("better", "text", "`higher` or `lower`"),
-                *_TRUTH,
-                _SUBSET,
-                ColumnSchema("instances", "integer", "instances for which at least two explainers have a score"),
-                ColumnSchema(
-                    "tau",
-                    "number",
-                    "mean over instances of τ between the metric's order of the explainers and that of their true scores",
-                ),
-                ColumnSchema("tau_low", "number", "lower end of its interval"),
-                ColumnSchema("tau_high", "number", "upper end of it"),
-                ColumnSchema(
-                    "ordered", "integer", "instances in which at least two explainers have different true scores"
-                ),
-                ColumnSchema(
-                    "d",
-                    "number",
-                    "(concordant − discordant) / all pairs of explainers of one instance with different true scores",
-                ),
-                ColumnSchema("d_low", "number", "lower end of its interval"),
-                ColumnSchema("d_high", "number", "upper end of it"),
-            ),
-        ),
-        TableSchema(
-            "metric_agreement.csv",
-            "Agreement of each two metrics with each other, whether or not a truth is known.",
-            keys=("metric", "variant", "other_metric", "other_variant"),
-            columns=(
-                *_METRIC,
-                ColumnSchema("other_metric", "text", "the other metric"),
-                ColumnSchema("other_variant", "text", "its variant"),
-                ColumnSchema("explainers", "integer", "how many both ranked"),
-                ColumnSchema("tau", "number", "Kendall's τ between their rankings"),
-                ColumnSchema("tau_low", "number", "lower end of its interval over instances"),
-                ColumnSchema("tau_high", "number", "upper end of it"),
-            ),
-        ),
-        TableSchema(
-            "bounds.csv",
-            "The best and the worst score that an explanation of k features could get; absent with `bounds=0`.",
-            keys=("metric", "variant"),
-            columns=(
-                *_METRIC,
-                ColumnSchema("better", "text", "`higher` or `lower`"),
-                ColumnSchema(
-                    "method",
-                    "text",
-                    "`enumerated`: every set of k features was scored; `greedy`: sets were grown, and better or worse ones may exist",
-                ),
-                ColumnSchema("instances", "integer", "number of instances"),
-                ColumnSchema("sets", "integer", "number of sets that were scored, over all instances"),
-                ColumnSchema("worst", "number", "the worst score"),
-                ColumnSchema("best", "number", "the best score"),
-                ColumnSchema("optima", "number", "mean number of sets that are equally good for an instance"),
-                ColumnSchema("telling", "integer", "instances whose sets are not all equally good"),
-                ColumnSchema(
-                    "truth_<truth>",
-                    "number",
-                    "share of the true top k features in the best sets; their mean where several sets are best",
-                ),
-                ColumnSchema(
-                    "truth_<truth>_telling", "number", "the same over the `telling` instances; empty if there are none"
-                ),
-            ),
-            optional=True,
-        ),
-        TableSchema(
-            "explainer_stability.csv",
-            "How often another seed of an explainer selects the same features; absent with `explainer_stability=0`.",
-            keys=("explainer",),
-            columns=(
-                _EXPLAINER,
-                ColumnSchema("asked", "integer", "instances that were explained a second time"),
-                ColumnSchema(
-                    "instances",
-                    "integer",
-                    "those of them for which both explanations succeeded and one of them is not empty",
-                ),
-                ColumnSchema(
-                    "same_features",
-                    "number",
-                    "share of `instances` with the same set of k features (fewer, if the explainer selects fewer)",
-                ),
-                ColumnSchema("low", "number", "lower end of its exact (Clopper-Pearson) interval"),
-                ColumnSchema("high", "number", "upper end of it"),
-                ColumnSchema("overlap", "number", "mean share of the larger of the two sets that is in both"),
-                ColumnSchema("same_order", "number", "share of `instances` with the same features in the same order"),
-                ColumnSchema(
-                    "deterministic",
-                    "text",
-                    "`yes` if all features and scores are the same, `no` if not; empty if nothing could be compared",
-                ),
-            ),
-            optional=True,
-        ),
-        TableSchema(
-            "explainer_stability_metrics.csv",
-            "What another seed of an explainer changes in the values of the metrics, on the instances that have a score with both; absent with `explainer_stability=0`.",
-            keys=("explainer", "metric", "variant"),
-            columns=(
-                _EXPLAINER,
-                *_METRIC,
-                ColumnSchema("instances", "integer", "number of instances"),
-                ColumnSchema("value", "number", "value with the run's seed"),
-                ColumnSchema("value_again", "number", "value with the other seed"),
-                ColumnSchema("difference", "number", "the second less the first"),
-                ColumnSchema("se", "number", "standard error of `value` over these instances; none from fewer than 30"),
-                ColumnSchema("explainer_se", "number", "the part of it that is due to the explainer's seed"),
-            ),
-            optional=True,
-        ),
-        TableSchema(
-            "invariance.csv",
-            "How far τ changes if the model is written in other parameters that change no prediction; absent with `reparametrisations=0`, and for models that cannot be written so. No row for a subset with fewer than two explainers.",
-            keys=("metric", "variant", "truth", "agreement", "subset"),
-            columns=(
-                *_METRIC,
-                *_TRUTH,
-                _SUBSET,
-                ColumnSchema("tau", "number", "τ of the model as it is, on the same instances"),
-                ColumnSchema("tau_lowest", "number", "smallest τ over all draws"),
-                ColumnSchema("tau_highest", "number", "largest τ over all draws"),
-                ColumnSchema("moves", "flag", "whether these differ", optional=True),
-                ColumnSchema(
-                    "moved_by",
-                    "text",
-                    "the changes that alone change τ of all explainers, of `constant`, `orthogonal` and `scale`; `together` if only all at once do",
-                ),
-                ColumnSchema("reparametrisations", "integer", "number of draws of each change"),
-                ColumnSchema("instances", "integer", "number of instances"),
-            ),
-            optional=True,
-        ),
-        TableSchema(
-            "costs.csv",
-            "What each part of the run cost. No two runs take the same time.",
-            keys=("part", "name", "access"),
-            columns=(
-                ColumnSchema("part", "text", "`explainer`, `search`, `metric`, `explainer_stability` or `bounds`"),
-                ColumnSchema(
-                    "name", "text", "the explainer whose explanations are computed or searched, or the metric"
-                ),
-                ColumnSchema("access", "text", "level of access of a search"),
-                ColumnSchema(
-                    "known",
-                    "integer",
-                    "explanations taken from earlier runs, which count with the cost that they had then",
-                ),
-                ColumnSchema("seconds", "number", "seconds of one core"),
-                ColumnSchema("model_rows", "integer", "rows that the model evaluated"),
-                ColumnSchema("model_seconds", "number", "those of the `seconds` that the model took"),
-                ColumnSchema(
-                    "model_calls",
-                    "integer",
-                    "calls of the model. Instances that wait for it at the same time share a call, and equal rows are evaluated once in a call: calls depend on how many instances were left to explain, rows do not",
-                ),
-            ),
-        ),
-    )
-}
+_TABLES = (
+    TableSchema("instances.parquet", "The explained instances, and what the model predicts for them.",
+        keys=("instance",), columns=(
+        integer("instance", "row of the original file, from 0, without the header; of several files the rows of the "
+                            "first come first (training, validation, test); for text the number of the sentence "
+                            "among those used, negative ones first"),
+        integer("label", "true class"),
+        integer("predicted", "predicted class ŷ"),
+        number("probability", "P(1|x) of two classes; else empty"),
+        number("predicted_probability", "P(ŷ|x); empty for a model that returns labels only"),
+        integers("codes", "codes of the M features"),
+        texts("values", "the same as text"),
+        text("text", "the original string, for text; with `max_tokens` also what is behind the last "
+                     "word used", optional=True),
+        texts("words", "the original words, one for each position, for text", optional=True),
+    )),
+    TableSchema("training.parquet", "The training rows, in the order in which they are drawn from; absent with "
+                                    "`training=0` and for more than `training` rows.",
+        keys=("instance",), optional=True, columns=(
+        _INSTANCE,
+        integer("label", "true class"),
+        integers("codes", "codes of the M features"),
+    )),
+    TableSchema("truth.parquet", "How much each feature matters, one row for each instance and truth; absent if the "
+                                 "model has no truth.",
+        keys=("instance", "truth"), optional=True, columns=(
+        _INSTANCE,
+        text("truth", "name of the truth"),
+        numbers("importance", "importance of the M features for ŷ; NaN where a feature is absent, and everywhere for "
+                              "an instance for which this truth was not computed (`reference`)"),
+        number("error", "largest standard error among them: 0 if they are exact, NaN if it is not known"),
+    )),
+    TableSchema("explanations.parquet", "One row for each instance and explainer, with or without an explanation.",
+        keys=("instance", "explainer"), columns=_EXPLANATIONS_COLUMNS),
+    TableSchema("counterfactuals.parquet", "One row for each instance with a usable explanation, explainer and level "
+                                           "of access.",
+        keys=("instance", "explainer", "access"), columns=_COUNTERFACTUALS_COLUMNS),
+    TableSchema("explanations_again.parquet", "The explanations of a sample of the instances with another explainer "
+                                              "seed; absent with `explainer_stability=0`. Columns as in "
+                                              "explanations.parquet.",
+        keys=("instance", "explainer"), optional=True, columns=_EXPLANATIONS_COLUMNS),
+    TableSchema("counterfactuals_again.parquet", "The counterfactuals of these explanations. Columns as in "
+                                                 "counterfactuals.parquet.",
+        keys=("instance", "explainer", "access"), optional=True, columns=_COUNTERFACTUALS_COLUMNS),
+    TableSchema("scores.parquet", "One row for each instance, explainer, metric and variant. The value of a metric is "
+                                  "Σ `numerator` / Σ `denominator`.",
+        keys=("instance", "explainer", "metric", "variant"), columns=(
+        _INSTANCE,
+        _EXPLAINER,
+        *_METRIC,
+        number("numerator", "the score of the instance"),
+        number("denominator", "1 for means; the distance for C and C_soft, which are ratios of sums"),
+        flag("common", "whether every explainer that has a value of this metric covers the instance; true in all "
+                       "rows of graded controls. With `support=common` only these rows count, with `support=own` all"),
+    )),
+    TableSchema("metrics.csv", "The value of each metric for each explainer.",
+        keys=("metric", "variant", "explainer"), columns=(
+        *_METRIC,
+        _EXPLAINER,
+        number("rung", "of a graded control: the probability with which it selects a ground-truth feature; else empty"),
+        flag("control", "whether the explainer is a control: chance or the truth itself (`random`, `lr`)"),
+        number("value", "the value; empty if there is none, with the reason in `note`"),
+        number("value_low", "lower end of its bootstrap interval over instances"),
+        number("value_high", "upper end of it"),
+        number("value_se", "its bootstrap standard error"),
+        number("place", "position of the value between the worst (0) and the best (1) score that any explanation "
+                        "could get on the same instances; only with `bounds`"),
+        number("rank", "rank among the explainers (of graded controls: among those), 1 is best; ties share their "
+                       "mean rank, values within 1e-12 of their size are tied"),
+        integer("n", "number of instances"),
+        number("own_value", "the value on all instances that this explainer covers; with `support=own` the same as "
+                            "`value`"),
+        integer("own_n", "number of these instances"),
+        number("coverage", "share of instances for which the explainer selected k features"),
+        text("better", "`higher`, `lower` or `none`"),
+        text("role", "`judged` by a truth, the `truth` itself, or a `fact` about the scores"),
+        text("access", "access that the metric needs"),
+        number("low", "smallest possible value"),
+        number("high", "largest possible value"),
+        flag("circular", "whether the explainer is optimal by construction for this metric or truth"),
+        flag("moves", "whether a reparametrisation that changes no prediction changes the value; empty where that "
+                      "was not tried"),
+        text("note", "why there is no value"),
+        text("method", "how the value was computed, such as by beam search; empty if the metric has one way only"),
+        text("remark", "what to note about the value, such as on how many instances it exceeds 1"),
+    )),
+    TableSchema("correlations.csv", "How well each metric ranks the explainers, compared with each truth. Graded "
+                                    "controls have rows of the subset `all` only.",
+        keys=("metric", "variant", "family", "truth", "agreement", "subset"), columns=(
+        *_METRIC,
+        text("better", "`higher` or `lower`"),
+        text("family", "what is ranked: the `explainers`, or the `graded` control explainers"),
+        *_TRUTH,
+        _SUBSET,
+        integer("explainers", "how many were ranked"),
+        number("tau", "Kendall's τ: (concordant − discordant) / all pairs, where a tied pair is neither"),
+        number("tau_low", "lower end of its bootstrap interval over instances"),
+        number("tau_high", "upper end of it"),
+        number("tau_se", "its bootstrap standard error"),
+        number("p_tau", "one-sided p of the permutation test of τ"),
+        number("rho", "Spearman's ρ on average ranks; empty if all values of one side are tied, and in the subset "
+                      "`without_controls`"),
+        number("rho_low", "lower end of its interval"),
+        number("rho_high", "upper end of it"),
+        number("rho_se", "its standard error"),
+        number("p_rho", "one-sided p of its permutation test"),
+        flag("circular", "whether the metric is optimal by construction at this truth; with `circular=drop` there is "
+                         "then no value"),
+        flag("moves", "whether a reparametrisation that changes no prediction changes `tau`; empty where that was "
+                      "not tried"),
+        text("note", "which explainers are left out, and why a value is absent"),
+    )),
+    TableSchema("tau_resamples.parquet", "τ in each of the first 500 resamples of the instances, by which several "
+                                         "seeds are combined; absent with `resamples=0`, without a truth, or with "
+                                         "fewer than two explainers.",
+        keys=("draw", "metric", "variant", "truth", "agreement", "subset"), optional=True, columns=(
+        integer("draw", "number of the resample"),
+        *_METRIC,
+        *_TRUTH,
+        _SUBSET,
+        number("tau", "τ in this resample; no row where τ over all explainers is undefined in it"),
+    )),
+    TableSchema("differences.csv", "For each truth, subset of explainers and each two metrics: the difference of "
+                                   "their τ.",
+        keys=("family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"), columns=(
+        text("family", "as in correlations.csv"),
+        *_TRUTH,
+        _SUBSET,
+        text("metric", "the metric with the larger τ over all explainers"),
+        text("variant", "its variant"),
+        text("than_metric", "the other metric"),
+        text("than_variant", "its variant"),
+        number("difference", "τ of `metric` less τ of `than_metric`, which can be negative without controls; empty, "
+                             "as all that follows, where the two metrics rank different explainers, where a ranked "
+                             "explainer has fewer than 30 instances, and where fewer than two explainers are left"),
+        number("low", "lower end of its interval"),
+        number("high", "upper end of it"),
+        number("p", "two-sided p, from the same resamples for both"),
+        number("p_holm", "p after Holm's correction over all pairs of this truth and subset"),
+        flag("same", "whether the two have the same τ in every resample, and count as one in Holm's correction"),
+    )),
+    TableSchema("instance_agreement.csv", "Agreement of each metric with each truth, instance by instance. No row for "
+                                          "a subset with fewer than two explainers.",
+        keys=("metric", "variant", "truth", "agreement", "subset"), columns=(
+        *_METRIC,
+        text("better", "`higher` or `lower`"),
+        *_TRUTH,
+        _SUBSET,
+        integer("instances", "instances for which at least two explainers have a score"),
+        number("tau", "mean over instances of τ between the metric's order of the explainers and that of their true "
+                      "scores"),
+        number("tau_low", "lower end of its interval"),
+        number("tau_high", "upper end of it"),
+        integer("ordered", "instances in which at least two explainers have different true scores"),
+        number("d", "(concordant − discordant) / all pairs of explainers of one instance with different true scores"),
+        number("d_low", "lower end of its interval"),
+        number("d_high", "upper end of it"),
+    )),
+    TableSchema("metric_agreement.csv", "Agreement of each two metrics with each other, whether or not a truth is "
+                                        "known.",
+        keys=("metric", "variant", "other_metric", "other_variant"), columns=(
+        *_METRIC,
+        text("other_metric", "the other metric"),
+        text("other_variant", "its variant"),
+        integer("explainers", "how many both ranked"),
+        number("tau", "Kendall's τ between their rankings"),
+        number("tau_low", "lower end of its interval over instances"),
+        number("tau_high", "upper end of it"),
+    )),
+    TableSchema("bounds.csv", "The best and the worst score that an explanation of k features could get; absent with "
+                              "`bounds=0`.",
+        keys=("metric", "variant"), optional=True, columns=(
+        *_METRIC,
+        text("better", "`higher` or `lower`"),
+        text("method", "`enumerated`: every set of k features was scored; `greedy`: sets were grown, and better or "
+                       "worse ones may exist"),
+        integer("instances", "number of instances"),
+        integer("sets", "number of sets that were scored, over all instances"),
+        number("worst", "the worst score"),
+        number("best", "the best score"),
+        number("optima", "mean number of sets that are equally good for an instance"),
+        integer("telling", "instances whose sets are not all equally good"),
+        number("truth_<truth>", "share of the true top k features in the best sets; their mean where several sets "
+                                "are best"),
+        number("truth_<truth>_telling", "the same over the `telling` instances; empty if there are none"),
+    )),
+    TableSchema("explainer_stability.csv", "How often another seed of an explainer selects the same features; absent "
+                                           "with `explainer_stability=0`.",
+        keys=("explainer",), optional=True, columns=(
+        _EXPLAINER,
+        integer("asked", "instances that were explained a second time"),
+        integer("instances", "those of them for which both explanations succeeded and one of them is not empty"),
+        number("same_features", "share of `instances` with the same set of k features (fewer, if the explainer "
+                                "selects fewer)"),
+        number("low", "lower end of its exact (Clopper-Pearson) interval"),
+        number("high", "upper end of it"),
+        number("overlap", "mean share of the larger of the two sets that is in both"),
+        number("same_order", "share of `instances` with the same features in the same order"),
+        text("deterministic", "`yes` if all features and scores are the same, `no` if not; empty if nothing could be "
+                              "compared"),
+    )),
+    TableSchema("explainer_stability_metrics.csv", "What another seed of an explainer changes in the values of the "
+                                                   "metrics, on the instances that have a score with both; absent "
+                                                   "with `explainer_stability=0`.",
+        keys=("explainer", "metric", "variant"), optional=True, columns=(
+        _EXPLAINER,
+        *_METRIC,
+        integer("instances", "number of instances"),
+        number("value", "value with the run's seed"),
+        number("value_again", "value with the other seed"),
+        number("difference", "the second less the first"),
+        number("se", "standard error of `value` over these instances; none from fewer than 30"),
+        number("explainer_se", "the part of it that is due to the explainer's seed"),
+    )),
+    TableSchema("invariance.csv", "How far τ changes if the model is written in other parameters that change no "
+                                  "prediction; absent with `reparametrisations=0`, and for models that cannot be "
+                                  "written so. No row for a subset with fewer than two explainers.",
+        keys=("metric", "variant", "truth", "agreement", "subset"), optional=True, columns=(
+        *_METRIC,
+        *_TRUTH,
+        _SUBSET,
+        number("tau", "τ of the model as it is, on the same instances"),
+        number("tau_lowest", "smallest τ over all draws"),
+        number("tau_highest", "largest τ over all draws"),
+        flag("moves", "whether these differ", optional=True),
+        text("moved_by", "the changes that alone change τ of all explainers, of `constant`, `orthogonal` and "
+                         "`scale`; `together` if only all at once do"),
+        integer("reparametrisations", "number of draws of each change"),
+        integer("instances", "number of instances"),
+    )),
+    TableSchema("costs.csv", "What each part of the run cost. No two runs take the same time.",
+        keys=("part", "name", "access"), columns=(
+        text("part", "`explainer`, `search`, `metric`, `explainer_stability` or `bounds`"),
+        text("name", "the explainer whose explanations are computed or searched, or the metric"),
+        text("access", "level of access of a search"),
+        integer("known", "explanations taken from earlier runs, which count with the cost that they had then"),
+        number("seconds", "seconds of one core"),
+        integer("model_rows", "rows that the model evaluated"),
+        number("model_seconds", "those of the `seconds` that the model took"),
+        integer("model_calls", "calls of the model. Instances that wait for it at the same time share a call, and "
+                               "equal rows are evaluated once in a call: calls depend on how many instances were "
+                               "left to explain, rows do not"),
+    )),
+)
+TABLES = {schema.name: schema for schema in _TABLES}
+# fmt: on
 
 OTHER_FILES = (
     "costs.md", "dataset.json", "model.npz", "recommendation.json", "report.html", "tables.md", "tables.tex",

@@ -64,9 +64,9 @@ def test_the_page_follows_from_the_schema():
 
 def test_a_column_that_is_missing_or_unknown_is_named():
     columns = (
-        ColumnSchema("a", "text", ""),
-        ColumnSchema("b", "text", "", optional=True),
-        ColumnSchema("g_<truth>", "number", ""),
+        ColumnSchema("text", "a", ""),
+        ColumnSchema("text", "b", "", optional=True),
+        ColumnSchema("number", "g_<truth>", ""),
     )
     schema = TableSchema("t.csv", "", ("a",), columns)
     assert schema.find_problem(["a"]) is None and schema.find_problem(["b", "g_shapley", "a"]) is None
