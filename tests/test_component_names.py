@@ -18,7 +18,6 @@ _COLUMN = "a column of a table, or a key of a record"
 _WORD = "another meaning of the word"
 ALLOWED = {
     ("converged", "results"): _COLUMN,
-    ("converged", "report.distributions"): _COLUMN,
     ("converged", "report.page.instance_browser"): _COLUMN,
     ("coverage", "results.schema"): _COLUMN,
     ("coverage", "statistics.metric_summary"): _COLUMN,
@@ -48,7 +47,6 @@ ALLOWED = {
     ("discrete", "search.exact"): "advice to choose another search",
     ("fixed", "report.numbers"): "a format of numbers",
     ("anchor", "core.fingerprint"): "a package",
-    ("anchor", "report.plots"): "an argument of Matplotlib",
     ("lime", "results.entries"): "a package",
     ("shapley", "settings.renamed"): "what `centered` is now",
     ("nearest_truth", "settings.renamed"): "what `nearest_gold` is now",

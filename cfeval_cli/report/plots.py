@@ -1,4 +1,4 @@
-"""Plots of a run: values, ranks, agreement with the ground truth and costs, with their intervals.
+"""Plots of a run: values, agreement with the ground truth, counterfactuals and costs, with their intervals.
 
 matplotlib is imported when a plot is drawn: a run that draws none does not wait for it.
 """
@@ -49,7 +49,6 @@ GRID = "#dddddd"
 _DPI = 200  # dots per inch of a png
 WIDE, NARROW = 7.0, 3.3  # inches: two columns of a paper, and one
 _MAX_TITLE_LETTERS = 28  # above a panel
-_MAX_SLANTED_TICKS = 24  # below an axis; more names are vertical
 _STYLE = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
     "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
@@ -57,7 +56,6 @@ _STYLE = {
     # text stays text: it can be searched, edited and read aloud
     "svg.hashsalt": "cfeval", "svg.fonttype": "none",
 }  # fmt: skip
-_MAX_LINE_POINTS = 101  # more quality levels are thinned out
 
 
 @dataclass(frozen=True)
@@ -98,11 +96,6 @@ class Look:
     hollow: bool = False
 
     @property
-    def line(self) -> str:
-        """The line style: solid or dashed, so that two lines of one colour differ."""
-        return "-" if MARKS.index(self.mark) < len(MARKS) // 2 else "--"
-
-    @property
     def marker_options(self) -> dict[str, Any]:
         """The arguments for matplotlib."""
         return {"color": self.colour, "marker": self.mark} | ({"markerfacecolor": "white"} if self.hollow else {})
@@ -136,9 +129,8 @@ def apply_style() -> Iterator[None]:
 
 
 def draw_plots(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
-    """Return the plots of values, ranks, agreement and costs, by the names of their files."""
-    is_graded = findings.metrics["rung"].notna()
-    ungraded = findings.metrics[~is_graded]
+    """Return the plots of values, agreement, counterfactuals and costs, by the names of their files."""
+    ungraded = findings.metrics[findings.metrics["rung"].isna()]
     with_values = set(_list_pairs(ungraded[ungraded["value"].notna()]))
     truths = [truth for truth in list_leading_truths(record) if truth in with_values]
     figures = {}
@@ -149,12 +141,8 @@ def draw_plots(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> di
             for number, truth in enumerate(truths):
                 name = "truth" if number == 0 else f"truth_{truth[1]}"
                 figures[name] = _draw_against_truth(ungraded, select_subset(findings.correlations), record, truth)
-        if ungraded["rank"].notna().any() and ungraded["explainer"].nunique() > 1:
-            figures["ranks"] = _draw_ranks(ungraded, record)
         if len(ungraded) and "truth" not in figures:  # which shows the same values
             figures["scores"] = _draw_scores(ungraded, record)
-        if is_graded.any():
-            figures["graded"] = _draw_graded(findings.metrics[is_graded], record)
         flips, distances = (
             select_quantity(ungraded[ungraded["value"].notna()], quantity, record)
             for quantity in (Quantity.FLIPPED, Quantity.DISTANCE)
@@ -318,45 +306,6 @@ def _draw_against_truth(metrics: pd.DataFrame, correlations: pd.DataFrame, recor
     return Plot(figure, f"Metric against ground truth{'' if question == truth_name else f': {question}'}", caption)
 
 
-def _draw_ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
-    """Draw a line for each explainer through its ranks by all metrics, the ground truth first."""
-    truths = list_leading_truths(record)
-    names = list(dict.fromkeys(metrics["explainer"]))
-    pairs = sorted((pair for pair, _ in _group_by_metric(metrics, record)), key=lambda pair: pair not in truths)
-    ranks = metrics.set_index(["metric", "variant", "explainer"])["rank"].to_dict()
-    is_slanted = len(pairs) <= _MAX_SLANTED_TICKS
-    figure = make_figure(WIDE, 1.5 + 0.22 * min(len(names), 20) + (not is_slanted))
-    axis = figure.subplots()
-    n_truths = sum(pair in truths for pair in pairs)
-    if n_truths:
-        axis.axvspan(-0.4, n_truths - 0.6, color=GRID, lw=0, zorder=0)
-    looks = assign_looks(names)
-    for number, name in enumerate(names):
-        shift = 0.09 * (number % 5 - 2) * min(1, len(names) / 6)  # tied explainers do not hide each other
-        axis.plot(
-            range(len(pairs)), np.array([ranks.get((*pair, name), np.nan) for pair in pairs]) + shift, ms=4.5, lw=1.3,
-            label=escape_controls(record.explainers[name]), alpha=0.9, ls=looks[name].line,
-            **looks[name].marker_options,
-        )  # fmt: skip
-    axis.set_xticks(
-        range(len(pairs)),
-        [escape_controls(make_metric_title(*pair, record, star=pair in truths).text) for pair in pairs],
-        rotation=35 if is_slanted else 90, ha="right", va="top" if is_slanted else "center",
-        rotation_mode="anchor", parse_math=False,
-    )  # fmt: skip
-    axis.set_ylim(len(names) + 0.5, 0.5)
-    axis.set_yticks(range(1, len(names) + 1, max(1, len(names) // 10)))
-    axis.set_ylabel("rank")
-    axis.grid(axis="y")
-    add_legend(figure, axis, "right center")
-    truth_note = "the shaded ground truth comes first" if n_truths else "there is no ground truth among them"
-    caption = (
-        f"Rank of each explainer (1 is the best) under each metric; {truth_note}. A metric that agrees with the ground "
-        f"truth has its lines in the same order; tied explainers share the mean of their ranks.{describe_data(record)}"
-    )
-    return Plot(figure, "Ranks across metrics", caption)
-
-
 def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: RunRecord) -> Plot:
     """Draw the share of flips against the distance, a panel for each level of access."""
     names = [name for name in record.explainers if name in set(flips["explainer"])]
@@ -378,31 +327,6 @@ def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: 
         f"best.{describe_data(record, 'Bars')}"
     )
     return Plot(figure, f"{flips_title} against {distances_title.lower()}", caption)
-
-
-def _draw_graded(metrics: pd.DataFrame, record: RunRecord) -> Plot:
-    """Draw a panel for each metric: its value against the quality level of graded controls."""
-    by_metric = _group_by_metric(metrics, record)
-    figure, axes = make_panels(len(by_metric), 1.3)
-    for axis, (pair, lines) in zip(axes, by_metric, strict=True):
-        lines = lines.sort_values("rung")
-        if len(lines) > _MAX_LINE_POINTS:
-            lines = lines.iloc[np.linspace(0, len(lines) - 1, _MAX_LINE_POINTS).round().astype(int)]
-        low, high = (lines[f"value_{end}"].to_numpy(float) for end in ("low", "high"))
-        axis.fill_between(lines["rung"], low, high, color=COLOURS[5], alpha=0.5, lw=0)
-        axis.plot(lines["rung"], lines["value"], "o-" if len(lines) < 30 else "-", ms=2, lw=1, color=COLOURS[0])
-        axis.grid()
-        axis.locator_params(axis="y", nbins=4)
-        axis.set_ylim(*_widen_limits(axis.get_ylim()))
-        _set_title(axis, pair, record)
-    figure.supxlabel("probability that the reference features are selected", fontsize=8)
-    n_levels = metrics["explainer"].nunique()
-    limit = f", of which {_MAX_LINE_POINTS} are drawn" if n_levels > _MAX_LINE_POINTS else ""
-    caption = (
-        f"Value of each metric for {n_levels} graded control explainers{limit}, against the probability that they "
-        f"select the reference features.{describe_data(record, 'Bands')}"
-    )
-    return Plot(figure, "Scores of graded control explainers", caption)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +38,6 @@ _REQUIRED_ENTRIES = (
 _MAX_DISPLAYED_GRADED = 6  # graded control explainers that are displayed, if there are no others
 _EMBEDDING_ARRAYS = {"embeddings": (2, "f"), "starts": (1, "i"), "sizes": (1, "i")}  # dimensions and kinds
 _PREDICTION_COLUMNS = ["instance", "label", "predicted", "probability", "predicted_probability"]
-_EDIT_COLUMNS = ["instance", "explainer", "access", "probability", "distance", "converged", "steps"]
 _REQUIRED_TABLES = ("instances.parquet", "explanations.parquet", "counterfactuals.parquet")
 
 
@@ -117,16 +116,6 @@ class Results:
     def predictions(self) -> pd.DataFrame:
         """instances.parquet without the values of the features."""
         return pd.read_parquet(self.folder / "instances.parquet", columns=_PREDICTION_COLUMNS)
-
-    def iterate_edits(self) -> Iterator[pd.DataFrame]:
-        """Yield the row groups of counterfactuals.parquet without the edits themselves, of the displayed explainers."""
-        import pyarrow.parquet as pq
-
-        labels = ["explainer", "access"]  # each of them in memory once
-        with pq.ParquetFile(self.folder / "counterfactuals.parquet", read_dictionary=labels) as file:
-            for group in range(file.num_row_groups):
-                edits: pd.DataFrame = file.read_row_group(group, _EDIT_COLUMNS).to_pandas()
-                yield edits[edits["explainer"].isin(self.displayed_explainers)]
 
     @property
     def moves_embeddings(self) -> bool:

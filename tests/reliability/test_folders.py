@@ -101,7 +101,7 @@ def test_a_file_that_the_record_does_not_list_is_not_believed(run, tmp_path, com
 def test_a_report_is_made_anew_and_its_hashes_with_it(run, command):
     page = (run / "report.html").read_bytes()
     (run / "report.html").write_text("changed")
-    (run / "figures" / "ranks.png").unlink()
+    (run / "figures" / "costs.png").unlink()
     with pytest.raises(UserError, match="is missing, or a link"):
         command(gather.main, "run", "--into", "g")
     command(report.main, "run")
@@ -112,7 +112,7 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
     """Neither the report of a run, nor that of several, nor a run, nor data init."""
     outside = tmp_path / "outside"
     outside.mkdir()
-    for name in ("ranks.png", "config.yaml", "mine.yaml"):
+    for name in ("costs.png", "config.yaml", "mine.yaml"):
         (outside / name).write_text("before")
     shutil.rmtree(run / "figures")
     (run / "figures").symlink_to(outside)
@@ -128,11 +128,11 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
         with pytest.raises(UserError, match="is a symbolic link"):
             command(main, *words)
     with pytest.raises(UserError, match="is a symbolic link"):  # as for a sweep and the atlas
-        build.save_figures({"ranks": Plot(make_figure(1, 1), "", "")}, tmp_path / "gathered", ["png"])
+        build.save_figures({"costs": Plot(make_figure(1, 1), "", "")}, tmp_path / "gathered", ["png"])
     with pytest.raises(UserError, match="figures is a symbolic link"), RunFolder(run, []).open():
         raise AssertionError
     assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(
-        ("ranks.png", "config.yaml", "mine.yaml"), "before"
+        ("costs.png", "config.yaml", "mine.yaml"), "before"
     )
 
 
@@ -248,4 +248,4 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
     told = cfeval(*words[1:], cwd=tmp_path, code=1).stderr
     assert "explainer.bad failed on every instance" in told and "All other results are complete." in told
-    assert read_verified_record(tmp_path / "run").explained["bad"].failures == 20
+    assert read_verified_record(tmp_path / "run").explained["bad"].faults == 20

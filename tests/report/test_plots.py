@@ -11,6 +11,7 @@ from matplotlib.collections import LineCollection
 
 from cfeval_cli.report import plots
 from cfeval_cli.report.build_costs import build_costs
+from cfeval_cli.report.page import svg
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import compute_findings
@@ -53,7 +54,7 @@ def bars(axis):
 
 def test_scores_have_a_dot_and_an_interval_for_each_explainer(shown):
     findings, figures = shown
-    assert list(figures) == ["correlations", "truth", "ranks", "costs"]
+    assert list(figures) == ["correlations", "truth", "costs"]
     other = change_record(RUN, settings={"truth": ["absolute"]})  # a truth that was not computed
     figure = plots.draw_plots(findings, COSTS, other)["scores"].figure
     panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
@@ -67,17 +68,13 @@ def test_scores_have_a_dot_and_an_interval_for_each_explainer(shown):
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == list(NAMES.values())
 
 
-def test_each_metric_is_drawn_against_the_truth_and_ranks_begin_with_it(shown):
+def test_each_metric_is_drawn_against_the_truth(shown):
     findings, figures = shown
     true = findings.metrics[findings.metrics["metric"] == "recall"].set_index("explainer")["value"]
     mine = findings.metrics[findings.metrics["metric"] == "c"].set_index("explainer")["value"]
     panel = next(axis for axis in figures["truth"].figure.axes if axis.get_title().startswith("C\n"))
     dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panel.lines]
     assert dots == [(pytest.approx(true[name]), pytest.approx(mine[name])) for name in EXPLAINERS]
-    (axis,) = figures["ranks"].figure.axes
-    assert axis.get_xticklabels()[0].get_text().startswith("GroundTruth*")
-    ranks = findings.metrics[findings.metrics["metric"] == "recall"]["rank"].tolist()
-    assert [round(line.get_ydata()[0]) for line in axis.lines] == [round(rank) for rank in ranks]
 
 
 @pytest.mark.parametrize("pair", [("c", "probability"), ("proximity", "probability"), ("comprehensiveness", "del")])
@@ -103,14 +100,8 @@ def test_correlations_show_tau_its_interval_and_p(shown):
     assert axis.get_xlabel().endswith("4 ranked, 3 without controls")
 
 
-def test_a_ladder_has_its_own_figure_and_is_no_explainer_among_others():
-    findings, figures = drawn(rungs=True)
-    assert list(figures) == ["correlations", "graded"]
-    panel = next(axis for axis in figures["graded"].figure.axes if axis.get_title().startswith("GroundTruth"))
-    mine = findings.metrics[findings.metrics["metric"] == "recall"].sort_values("rung")
-    assert panel.lines[0].get_xdata().tolist() == [0, 0.25, 0.5, 1] and panel.lines[0].get_ydata() == pytest.approx(
-        mine["value"].to_numpy()
-    )
+def test_graded_controls_are_not_drawn_as_explainers():
+    assert list(drawn(rungs=True)[1]) == ["correlations"]
 
 
 def test_costs_are_told_for_each_instance(shown):
@@ -145,17 +136,7 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made
     few = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
     folder = made(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
-        f"{name}.svg"
-        for name in (
-            "correlations",
-            "costs",
-            "counterfactuals",
-            "distributions",
-            "graded",
-            "ranks",
-            "truth",
-            "truth_contrast",
-        )
+        f"{name}.svg" for name in ("correlations", "costs", "counterfactuals", "truth", "truth_contrast")
     ]
     costs = pd.read_csv(folder / "costs.csv")
     assert (costs["seconds"] >= 0).all() and costs["seconds"].sum() > 0
@@ -208,3 +189,13 @@ def test_figures_do_not_obey_a_matplotlibrc():
             assert not matplotlib.rcParams["text.usetex"] and matplotlib.rcParams["lines.linewidth"] == 1.5
             assert matplotlib.rcParams["font.size"] == 8
         assert matplotlib.rcParams["text.usetex"]
+
+
+def test_inline_svg_has_the_colours_of_the_page_and_unique_ids():
+    text = (
+        '<?xml version="1.0"?><!-- c --><svg viewBox="0 0 1 1" width="9"><metadata>x</metadata><g id="used"></g>'
+        '<g id="not"></g><use href="#used"/><path style="fill: #0072B2; font-family: X;"/></svg>'
+    )
+    made = svg.make_inline_svg(text, "one", "<title>", "desc")
+    assert 'id="one-used"' in made and 'href="#one-used"' in made and 'id="not"' not in made and "metadata" not in made
+    assert "var(--c0)" in made and "font-family" not in made and "&lt;title&gt;" in made

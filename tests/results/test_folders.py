@@ -123,13 +123,6 @@ def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(to
             pairs = zip(told[column], whole.loc[mine, column], strict=True)
             assert all(repr(one) == repr(two) for one, two in pairs), (name, column)
     edits = pd.read_parquet(results.folder / "counterfactuals.parquet")
-    edits = edits[edits["explainer"].isin(["random", "lr"])]
-    parts = [part.astype(object) for part in results.iterate_edits()]
-    found = pd.concat(parts)
-    for column in found:
-        one, two = (table[column].astype(object).fillna(-9).tolist() for table in (found, edits))
-        assert one == two, column
-    assert len(parts) > 1 and {"distance", "probability", "converged", "steps"} <= set(found)
     assert results.moves_embeddings == edits["vectors"].notna().any() == (search == "continuous")
 
 

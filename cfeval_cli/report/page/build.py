@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from cfeval_cli import __version__
 from cfeval_cli.core.files import make_subfolder, whole_file
-from cfeval_cli.report import distributions, plots, recommendation, verdict
+from cfeval_cli.report import plots, recommendation, verdict
 from cfeval_cli.report.build_brief import build_brief
 from cfeval_cli.report.build_costs import build_costs
 from cfeval_cli.report.build_tables import build_tables, select_metrics
@@ -40,9 +40,9 @@ PAGE_FILE = "report.html"
 
 # the figures of each part of a page, by the first word of their names
 _PARTS = {
-    "scores": ("scores", "ranks", "distributions", "counterfactuals"),
-    "trust": ("correlations", "truth", "graded"),
-    "cost": ("costs", "convergence"),
+    "scores": ("scores", "counterfactuals"),
+    "trust": ("correlations", "truth"),
+    "cost": ("costs",),
 }
 
 
@@ -163,9 +163,6 @@ def _use_python_strings(table: pd.DataFrame) -> pd.DataFrame:
 def draw_figures(results: Results) -> dict[str, Plot]:
     """Return all figures of a run by name, in the order of the page."""
     figures = plots.draw_plots(results.findings, results.costs, results.record)
-    figures |= distributions.draw_distributions(
-        results.predictions, results.iterate_edits(), results.displayed_explainers, results.record
-    )
     order = [name for names in _PARTS.values() for name in names]
     return dict(sorted(figures.items(), key=lambda item: order.index(item[0].partition("_")[0])))
 
