@@ -23,7 +23,7 @@ import straightforward as plain
 from prepared import explain, plan, ready
 from threadpoolctl import threadpool_limits
 
-from cfeval_cli.explainer.coalitions import background
+from cfeval_cli.explainer.coalitions import draw_background
 
 HERE = Path(__file__).parent
 SERVICE = 0.05  # seconds of a call
@@ -31,7 +31,9 @@ LOOPS = {
     "omission_marginal": plain.omission,
     "lime": plain.lime,
     "anchor": plain.anchor,
-    "shap_kernel": lambda problem: plain.shap_values(problem, True, background(problem.dataset, 100, problem.seed)),
+    "shap_kernel": lambda problem: plain.shap_values(
+        problem, True, draw_background(problem.dataset, 100, problem.seed)
+    ),
 }
 HEAD = (
     "explainer", "people", "loop, s a person", "cfeval, s a person", "ratio", "loop, calls a person",

@@ -28,7 +28,7 @@ from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.core import NO_FEATURE, Access
 from cfeval_cli.core.client import apply_edits
 from cfeval_cli.executor.local import Local
-from cfeval_cli.explainer.coalitions import background
+from cfeval_cli.explainer.coalitions import draw_background
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.folder import RunFolder
@@ -259,7 +259,7 @@ def lime(sizes):
 def shap(sizes):
     for name, kernel in (("shap", False), ("shap_kernel", True)):
         made = part(study("adults", f"explainer={name}"), 0, sizes.shap_people)
-        problem, rows = problem_of(made), background(made.dataset, 100, made.plan.settings.seed)
+        problem, rows = problem_of(made), draw_background(made.dataset, 100, made.plan.settings.seed)
         plain.shap_values(replace(problem, instances=made.instances.take(np.arange(1)), labels=problem.labels[:1]),
                           kernel, rows)  # which compiles when it is first called  # fmt: skip
         duel = Duel.run(

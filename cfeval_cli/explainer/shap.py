@@ -1,6 +1,6 @@
-"""SHAP: Shapley values by the ways of the shap package, which draws, weighs and walks through trees as it does.
+"""SHAP: Shapley values by the algorithms of the shap package.
 
-For the same background and seed the values are the package's, to rounding.
+For the same background and seed the values are the package's, up to rounding.
 """
 
 from __future__ import annotations
@@ -30,29 +30,36 @@ from cfeval_cli.core import (
     Workload,
 )
 from cfeval_cli.errors import UserError, check_installed, check_int, check_option
-from cfeval_cli.explainer.coalitions import background, behind, kernel, permutation
+from cfeval_cli.explainer.coalitions import (
+    draw_background,
+    estimate_by_permutations,
+    estimate_by_regression,
+    pad_background,
+)
 from cfeval_cli.seeding import draw_seed
 
 log = logging.getLogger("cfeval")
 
-_MOST = 60  # features whose sets are counted
-_NEAR = 1e-4  # values of trees sum to the model's probability within this: some libraries have small kinds of numbers
+_MAX_COUNTED_FEATURES = 60  # 2 to a larger power exceeds every number of samples
+_ADDITIVITY_TOLERANCE = 1e-4  # of values of trees, because some libraries compute in single precision
 
-Scores = Callable[[Batch], Floats]  # (n, M)
+ComputeScores = Callable[[Batch], Floats]  # (n, M)
+# From the codes of an instance, its label, background rows and a generator to values (M,).
+Estimate = Callable[[Codes, int, Codes, Any], Floats]
 
 
 @dataclass(frozen=True)
 class Shap(Explainer):
-    """How much each feature takes p(ŷ) from the mean over the background to where it is; `linear`: the logit of ŷ."""
+    """Shapley values of p(ŷ), relative to its mean over background rows; with `linear`, of the logit of ŷ."""
 
-    algorithm: str = "auto"  # permutation, kernel, tree or linear; auto: tree where that can be, else permutation
-    background: int = 100  # training rows, drawn with the seed; of a text it is the mask token
-    permutations: int = 10  # orders of the features, each there and back
+    algorithm: str = "auto"  # permutation, kernel, tree or linear; auto: tree where it applies, else permutation
+    background: int = 100  # number of training rows, drawn with the seed; the background of a text is the mask token
+    permutations: int = 10  # orders of the features, each forwards and backwards
     n_samples: int | None = None  # sets of features for kernel; None: the package's default, 2 M + 2048
     seed: int = 0  # of the background
     title: str = "SHAP"
 
-    access = Access.WHITE_BOX  # to look into trees and linear models
+    access = Access.WHITE_BOX  # for algorithms that read trees or linear weights
     least = Access.PROBABILITY
     place = 52
 
@@ -69,22 +76,24 @@ class Shap(Explainer):
         return {"shapley"}
 
     def check(self, spec: ModelSpec) -> None:
-        """Refuse an algorithm that cannot be had of such a model, or without the package."""
-        if self.algorithm in _NEEDS and (reason := spec.missing_ability_reason(_NEEDS[self.algorithm])):
+        """Raise an error for an algorithm that does not apply to the model, or if the package is missing."""
+        if self.algorithm in _NEEDED_ABILITIES and (
+            reason := spec.missing_ability_reason(_NEEDED_ABILITIES[self.algorithm])
+        ):
             raise ValueError(f"algorithm={self.algorithm}: {reason}. Use algorithm=auto.")
-        if self._looks_inside(spec):
+        if self._may_read_model(spec):
             check_installed("shap", "shap")
 
     def asks(self, spec: ModelSpec) -> Access:
         """Everything where it looks into the model, else probabilities."""
-        return Access.WHITE_BOX if self._looks_inside(spec) else Access.PROBABILITY
+        return Access.WHITE_BOX if self._may_read_model(spec) else Access.PROBABILITY
 
     def workload(self, spec: ModelSpec) -> Workload:
-        """Return the number of sets of features times that of background rows; none where it looks into the model.
+        """Return the number of sets of features times that of background rows; 0 for algorithms that read the model.
 
-        Unknown with algorithm=auto and an estimator, of which only those of trees are looked into.
+        It is unknown for algorithm=auto and an estimator, because not every estimator has trees.
         """
-        if self.algorithm in _NEEDS:
+        if self.algorithm in _NEEDED_ABILITIES:
             return Workload(0)
         dataset = spec.dataset
         sizes = dataset.test_lengths
@@ -93,130 +102,130 @@ class Shap(Explainer):
         else:
             sets, settings = 2 + 2 * self.permutations * (sizes - 1), ["permutations"]
         rows = 1 if dataset.padded else min(self.background, len(dataset.train))
-        settings += [] if dataset.padded else ["background"]  # of a text it is the mask token
-        evaluations = rows * float(np.minimum(sets, 2.0 ** np.minimum(sizes, _MOST)).mean())
-        return Workload(None if self._looks_inside(spec) else evaluations, tuple(settings))
+        settings += [] if dataset.padded else ["background"]
+        evaluations = rows * float(np.minimum(sets, 2.0 ** np.minimum(sizes, _MAX_COUNTED_FEATURES)).mean())
+        return Workload(None if self._may_read_model(spec) else evaluations, tuple(settings))
 
-    def _looks_inside(self, spec: ModelSpec) -> bool:
-        return self.algorithm in _NEEDS or (self.algorithm == "auto" and spec.supports(HasEncodedEstimator))
+    def _may_read_model(self, spec: ModelSpec) -> bool:
+        return self.algorithm in _NEEDED_ABILITIES or (self.algorithm == "auto" and spec.supports(HasEncodedEstimator))
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Draw the background, and find the way."""
-        scores = self._way(dataset, model)
+        """Draw the background, and prepare the algorithm."""
+        compute_scores = self._prepare(dataset, model)
 
         def explain(batch: Batch) -> Explanation:
-            return Explanation.from_scores(scores(batch), batch.codes != ABSENT)
+            return Explanation.from_scores(compute_scores(batch), batch.codes != ABSENT)
 
         return explain
 
-    def _way(self, dataset: Dataset, model: ModelClient) -> Scores:
-        rows = background(dataset, self.background, self.seed)
+    def _prepare(self, dataset: Dataset, model: ModelClient) -> ComputeScores:
+        rows = draw_background(dataset, self.background, self.seed)
         if self.algorithm == "linear":
-            return _linear(dataset, model)
+            return _prepare_linear(dataset, model)
         if self.algorithm == "tree" or (self.algorithm == "auto" and model.access >= Access.WHITE_BOX):
-            found = _tree(model, rows)
-            if not isinstance(found, str):
-                return found
-            if self.algorithm == "tree":
-                raise UserError(f"explainer.shap.algorithm=tree: {found}. Use algorithm=auto.")
-            log.info("shap takes permutations, since of its trees %s", found)
-        if self.algorithm == "kernel":
-            one: Callable[[Codes, int, Codes, Any], Floats] = partial(_kernel, model, self.n_samples)
-        else:
-            one = partial(_permutation, model, self.permutations)
+            try:
+                return _prepare_tree(model, rows)
+            except _UnsupportedTrees as error:
+                if self.algorithm == "tree":
+                    raise UserError(f"explainer.shap.algorithm=tree: {error}. Use algorithm=auto.") from error
+                log.info("shap uses algorithm=permutation instead of tree: %s", error)
+        estimate: Estimate = (
+            partial(estimate_by_regression, model, self.n_samples)
+            if self.algorithm == "kernel"
+            else partial(estimate_by_permutations, model, self.permutations)
+        )
 
-        def scores(batch: Batch) -> Floats:
-            told = np.zeros(batch.codes.shape)
+        def compute_scores(batch: Batch) -> Floats:
+            scores = np.zeros(batch.codes.shape)
             for i, codes in enumerate(batch.codes):
-                random = np.random.RandomState(draw_seed(batch.rng(i)))  # as the package's, seeded
-                told[i] = one(codes, int(batch.labels[i]), behind(codes, rows), random)
-            return told
+                random = np.random.RandomState(draw_seed(batch.rng(i)))  # the generator of the package
+                scores[i] = estimate(codes, int(batch.labels[i]), pad_background(codes, rows), random)
+            return scores
 
-        return scores
-
-
-_NEEDS: dict[str, type] = {"tree": HasEncodedEstimator, "linear": HasLinearLogit}
+        return compute_scores
 
 
-def _permutation(model: ModelClient, times: int, codes: Codes, label: int, rows: Codes, random: Any) -> Floats:
-    return permutation(model, codes, label, rows, times, random)
+_NEEDED_ABILITIES: dict[str, type] = {"tree": HasEncodedEstimator, "linear": HasLinearLogit}
 
 
-def _kernel(model: ModelClient, samples: int | None, codes: Codes, label: int, rows: Codes, random: Any) -> Floats:
-    return kernel(model, codes, label, rows, samples, random)
+class _UnsupportedTrees(Exception):
+    """Raised for a model whose trees the package cannot explain, with the reason."""
 
 
-def _linear(dataset: Dataset, model: ModelClient) -> Scores:
-    """By the package, from the mean embeddings of all training rows that have the feature."""
+def _prepare_linear(dataset: Dataset, model: ModelClient) -> ComputeScores:
+    """Use the package's algorithm for linear models, relative to the mean embeddings of the training rows."""
     import shap
 
     train = dataset.train.codes
-    means = np.stack([_mean(model, j, train[:, j]) for j in range(dataset.n_features)])
+    means = np.stack([_compute_mean_embedding(model, j, train[:, j]) for j in range(dataset.n_features)])
     logits, slopes = model.compute_linear_logits(train[:1])
     bias = float(logits[0] - (model.embed_rows(train[:1])[0] * slopes).sum())
     masker = shap.maskers.Independent({"mean": means.ravel(), "cov": np.zeros((1, 1))})
     package = shap.LinearExplainer((slopes.ravel(), bias), masker)
 
-    def scores(batch: Batch) -> Floats:
-        told = package.shap_values(model.embed_rows(batch.codes).reshape(len(batch), -1))
-        towards = np.where(batch.labels == 1, 1.0, -1.0)[:, None]
-        return np.asarray(towards * told.reshape(len(batch), dataset.n_features, -1).sum(axis=2))
+    def compute_scores(batch: Batch) -> Floats:
+        values = package.shap_values(model.embed_rows(batch.codes).reshape(len(batch), -1))
+        signs = np.where(batch.labels == 1, 1.0, -1.0)[:, None]
+        return np.asarray(signs * values.reshape(len(batch), dataset.n_features, -1).sum(axis=2))
 
-    return scores
+    return compute_scores
 
 
-def _mean(model: ModelClient, feature: int, codes: Codes) -> Floats:
+def _compute_mean_embedding(model: ModelClient, feature: int, codes: Codes) -> Floats:
+    """Return the mean embedding of a feature over the rows in which it is present."""
     values, counts = np.unique(codes[codes != ABSENT], return_counts=True)
     if not len(values):
         return np.zeros(model.embed_values(feature, np.zeros(1, dtype=np.int32)).shape[1])
     return np.asarray(counts @ model.embed_values(feature, values.astype(np.int32)) / counts.sum())
 
 
-def _tree(model: ModelClient, rows: Codes) -> Scores | str:
-    """By the package, on the columns that the trees are given; a feature has the sum of its columns. Or why not."""
+def _prepare_tree(model: ModelClient, rows: Codes) -> ComputeScores:
+    """Use the package's algorithm for trees on the encoded columns; a feature has the sum of its columns."""
     encoded = model.get_encoded_estimator()
     columns, owners, classes = encoded.encode(rows), encoded.get_column_features(), encoded.get_estimator_classes()
     try:
-        package = _package(encoded.get_estimator(), columns)
-        # it rounds what is explained to the numbers that the trees read, and forgets the background
-        package = _package(encoded.get_estimator(), columns.astype(package.model.input_dtype).astype(np.float64))
-        values = _of_classes(package.shap_values(columns, check_additivity=False), len(classes))
-    except Exception as error:  # whatever kind of model the package does not know, and says so in whatever way
-        return f"the package says: {' '.join(str(error).split())[:200]}"
-    known = model.predict_proba(rows)[:, classes]
-    apart = np.abs(values.sum(axis=1) - (known - known.mean(axis=0))).max()
-    if not apart <= _NEAR:  # as with splits by category, which the package takes for numbers
-        return f"the values do not sum to the model's probabilities: they are {apart:.2g} away"
-    place = {int(number): at for at, number in enumerate(classes)}
+        package = _make_tree_explainer(encoded.get_estimator(), columns)
+        # The package rounds instances to the type of numbers that the trees read, but not the background.
+        rounded = columns.astype(package.model.input_dtype).astype(np.float64)
+        package = _make_tree_explainer(encoded.get_estimator(), rounded)
+        values = _stack_classes(package.shap_values(columns, check_additivity=False), len(classes))
+    except Exception as error:  # the package raises errors of many types for models that it does not support
+        raise _UnsupportedTrees(f"the package says: {' '.join(str(error).split())[:200]}") from error
+    probability = model.predict_proba(rows)[:, classes]
+    difference = np.abs(values.sum(axis=1) - (probability - probability.mean(axis=0))).max()
+    if not difference <= _ADDITIVITY_TOLERANCE:  # as with splits by category, which the package reads as numbers
+        raise _UnsupportedTrees(f"the values do not sum to the model's probabilities, they differ by {difference:.2g}")
+    positions = {int(number): position for position, number in enumerate(classes)}
 
-    def scores(batch: Batch) -> Floats:
-        told = _of_classes(package.shap_values(encoded.encode(batch.codes), check_additivity=False), len(classes))
-        mine = told[np.arange(len(batch)), :, [place[int(label)] for label in batch.labels]]
-        return _summed(mine, owners, batch.codes.shape[1])
+    def compute_scores(batch: Batch) -> Floats:
+        values = package.shap_values(encoded.encode(batch.codes), check_additivity=False)
+        of_labels = [positions[int(label)] for label in batch.labels]
+        columns = _stack_classes(values, len(classes))[np.arange(len(batch)), :, of_labels]
+        return _sum_columns(columns, owners, batch.codes.shape[1])
 
-    return scores
+    return compute_scores
 
 
-def _package(estimator: object, columns: Floats) -> Any:
+def _make_tree_explainer(estimator: object, columns: Floats) -> Any:
     import shap
 
     masker = shap.maskers.Independent(columns, max_samples=len(columns))
     return shap.TreeExplainer(estimator, masker, model_output="probability")
 
 
-def _of_classes(values: Any, classes: int) -> Floats:
-    """Values (n, W, C) of all classes; the package tells those of two by the second alone for some libraries."""
-    told = np.asarray(values, dtype=np.float64)
-    if told.ndim == 2 and classes == 2:
-        return np.stack([-told, told], axis=2)
-    if told.ndim != 3 or told.shape[2] != classes:
-        raise ValueError(f"values of shape {told.shape} for {classes} classes")
-    return told
+def _stack_classes(values: Any, n_classes: int) -> Floats:
+    """Return values (n, W, C) of all classes; for some libraries the package returns only the second of two."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim == 2 and n_classes == 2:
+        return np.stack([-array, array], axis=2)
+    if array.ndim != 3 or array.shape[2] != n_classes:
+        raise ValueError(f"values of shape {array.shape} for {n_classes} classes")
+    return array
 
 
-def _summed(values: Floats, owners: Ints, width: int) -> Floats:
-    """The sums (n, M) of the columns (n, W) that belong to each feature; zero for one that is not looked at."""
+def _sum_columns(values: Floats, owners: Ints, n_features: int) -> Floats:
+    """Return the sums (n, M) of the columns (n, W) of each feature; zero for a feature without columns."""
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
-    sums = np.zeros((len(values), width))
+    sums = np.zeros((len(values), n_features))
     sums[:, owners[starts]] = np.add.reduceat(values, starts, axis=1)
     return sums

@@ -195,7 +195,7 @@ def test_what_others_have_set_is_as_it_was(frames, here):
         ({"predict_proba": 3}, "predict_proba must be a function of a DataFrame"),
         ({"attributions": {"a b": None}}, "a name is of letters"),
         ({"attributions": {"mine": pd.DataFrame({"age": [1.0]}, ["x"])}}, "tells of 'x', which is not in the index"),
-        ({"attributions": {"mine": pd.DataFrame({"agee": [1.0]}, ["row 1"])}}, "no column that is called as a feature"),
+        ({"attributions": {"mine": pd.DataFrame({"agee": [1.0]}, ["row 1"])}}, "neither a column for a feature"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

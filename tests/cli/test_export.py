@@ -10,7 +10,7 @@ import pytest
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli.export import build_table
 from cfeval_cli.errors import UserError
-from cfeval_cli.explainer.scores import read
+from cfeval_cli.explainer.scores import read_scores
 from tests.inside import planned
 from tests.problems import make_dataset
 
@@ -64,7 +64,7 @@ def test_scores_by_these_numbers_fit(export, toy, tmp_path):
     frame[["size", "shape", "colour", "weight"]] = np.arange(100.0).reshape(25, 4)
     frame.to_csv(tmp_path / "scores.csv", index=False)
     plan = planned(*toy.arguments[2:], folder=toy.folder / "conf")
-    told = read(tmp_path / "scores.csv", plan.dataset.load(plan.settings.data_dir, 0))
+    told = read_scores(tmp_path / "scores.csv", plan.dataset.load(plan.settings.data_dir, 0))
     assert told.problems == () and told.instances.tolist() == frame["instance"].tolist()
 
 

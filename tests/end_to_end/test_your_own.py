@@ -245,6 +245,6 @@ def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypat
     assert note in " ".join((tmp_path / "run" / "tables.md").read_text().split())
     assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()
     assert record["explained"]["none"]["faults"] == 40 and coverage["none"] == 0
-    refusal = "misspelt.csv: columns that are called as no feature is: 1 ('color'; did you mean colour?)"
+    refusal = "misspelt.csv: columns that are not features: 1 ('color'; did you mean colour?)"
     with pytest.raises(UserError, match=re.escape(f"explainer.misspelt: {refusal}")):
         toy.compute(tmp_path / "other", *common, "explainer.file.path=misspelt.csv")

@@ -1,4 +1,4 @@
-"""Explanations that lie in files, of every form, and with everything that can be wrong with them."""
+"""Explanations from files: every form, and every kind of invalid content."""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +13,7 @@ from cfeval_cli.core import ABSENT, NO_FEATURE, Access, ModelSpec, NotExplained
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.file import File
-from cfeval_cli.explainer.scores import read
+from cfeval_cli.explainer.scores import read_scores
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import make_batch, make_dataset, make_linear, open_client
 
@@ -57,14 +57,14 @@ def by_hand(scores, order):
 @pytest.mark.parametrize("order", ["signed", "absolute"])
 @pytest.mark.parametrize("name", ["shap.csv", "shap.tsv", "shap.parquet"])
 @pytest.mark.parametrize("form", [wide, long])
-def test_every_form_says_the_same(tmp_path, form, name, order):
+def test_long_and_wide_tables_give_the_same_explanations(tmp_path, form, name, order):
     told = explained(File(kept(tmp_path, form().sample(frac=1, random_state=1), name), order=order))
     assert told.features.tolist() == by_hand(SCORES, order)
     assert told.scores == pytest.approx(np.take_along_axis(SCORES, told.features, axis=1))
 
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(-3, 3)), min_size=3, max_size=3), min_size=12, max_size=12))
-def test_any_scores_are_ranked_and_what_is_not_named_is_left_out(rows):
+def test_features_without_a_score_are_left_out_of_the_ranking(rows):
     scores = np.array([[np.nan if cell is None else cell for cell in row] for row in rows], dtype=float)
     with tempfile.TemporaryDirectory() as folder:
         told = explained(File(kept(Path(folder), wide(scores))))
@@ -73,7 +73,7 @@ def test_any_scores_are_ranked_and_what_is_not_named_is_left_out(rows):
 
 
 @pytest.mark.parametrize("separator", [";", ",", "\t"])
-def test_separators_quotes_marks_and_ids_that_became_fractions(tmp_path, separator):
+def test_separators_byte_order_marks_and_ids_as_floats_are_read(tmp_path, separator):
     text = wide().to_csv(index=False, sep=separator, float_format="%.6f")
     (tmp_path / "a.csv").write_text("\ufeff" + text, encoding="utf-8")
     assert explained(File(str(tmp_path / "a.csv"))).features.tolist() == by_hand(SCORES, "signed")
@@ -82,7 +82,7 @@ def test_separators_quotes_marks_and_ids_that_became_fractions(tmp_path, separat
     assert explained(File(kept(tmp_path, frame, "b.csv"))).features.tolist() == by_hand(SCORES, "signed")
 
 
-def test_several_files_are_several_explainers_with_their_names(tmp_path):
+def test_each_file_is_an_explainer_with_the_name_of_the_file(tmp_path):
     (tmp_path / "more").mkdir()
     paths = [
         kept(tmp_path, wide(), name) for name in ("shap.csv", "my values (v2).parquet", "more/x.tsv", "more/y.csv")
@@ -97,7 +97,7 @@ def test_several_files_are_several_explainers_with_their_names(tmp_path):
         File([paths[0], kept(tmp_path, wide(), "shap.parquet")]).members("file")
 
 
-def test_an_explainer_of_the_same_name_is_not_replaced_in_silence(tmp_path):
+def test_file_with_the_name_of_another_explainer_is_refused(tmp_path):
     from tests.settings.test_build import plan
 
     path = kept(tmp_path, wide(), "random.csv")
@@ -111,7 +111,7 @@ def test_an_explainer_of_the_same_name_is_not_replaced_in_silence(tmp_path):
     assert list(made.explainers) == ["a", "random"]
 
 
-def test_it_is_known_again_by_content_not_by_path(tmp_path):
+def test_changed_content_changes_the_fingerprint_and_the_explanations(tmp_path):
     path = kept(tmp_path, wide())
     before, told = of_component(File(path)), explained(File(path)).features
     kept(tmp_path, wide(-SCORES * 3))
@@ -126,31 +126,31 @@ def cell(frame, row, column, value):
 
 
 BAD = [
-    (lambda: cell(wide(), 2, "f1", "many"), r"scores of f1 that are no numbers: 1 \('many'\)", [2]),
-    (lambda: cell(wide(), 2, "f1", "inf"), r"scores of f1 that are no numbers: 1 \('inf'\)", [2]),
-    (lambda: cell(cell(wide(), 2, "f1", "x"), 3, "f1", "y"), r"that are no numbers: 2 \('x', 'y'\)", [2, 3]),
+    (lambda: cell(wide(), 2, "f1", "many"), r"scores of f1 that are not numbers: 1 \('many'\)", [2]),
+    (lambda: cell(wide(), 2, "f1", "inf"), r"scores of f1 that are not numbers: 1 \('inf'\)", [2]),
+    (lambda: cell(cell(wide(), 2, "f1", "x"), 3, "f1", "y"), r"that are not numbers: 2 \('x', 'y'\)", [2, 3]),
     (lambda: cell(wide(), 2, "instance", 99), r"instances that are not in the data: 1 \('99'\)", [2]),
-    (lambda: cell(wide(), 2, "instance", 2.5), r"lines whose instance is no whole number: 1 \('2.5'\)", [2]),
-    (lambda: cell(wide(), 2, "instance", "second"), r"no whole number: 1 \('second'\)", [2]),
-    (lambda: cell(wide(), 2, "instance", IDS[3]), r"lines that tell of an instance again: 1 \('27'\)", [2, 3]),
-    (lambda: wide().rename(columns={"f1": "F1"}), r"called as no feature is: 1 \('F1'; did you mean f1\?\)", []),
-    (lambda: wide().assign(base=1.0), r"columns that are called as no feature is: 1 \('base'\)", []),
-    (lambda: cell(long(), 2, "feature", "f00"), r"a feature that there is not: 1 \('f00'; did you mean f0\?\)", [2]),
-    (lambda: cell(long(), 2, "score", "much"), r"lines whose score is no number: 1 \('much'\)", [2]),
-    (lambda: cell(long(), 2, "score", ""), "lines whose score is no number: 1", [2]),
-    (lambda: pd.concat([long(), long()[2:3]]), r"an instance and a feature again: 1 \('26 f0'\)", [2]),
+    (lambda: cell(wide(), 2, "instance", 2.5), r"lines whose instance is not a whole number: 1 \('2.5'\)", [2]),
+    (lambda: cell(wide(), 2, "instance", "second"), r"not a whole number: 1 \('second'\)", [2]),
+    (lambda: cell(wide(), 2, "instance", IDS[3]), r"duplicate lines of an instance: 1 \('27'\)", [2, 3]),
+    (lambda: wide().rename(columns={"f1": "F1"}), r"columns that are not features: 1 \('F1'; did you mean f1\?\)", []),
+    (lambda: wide().assign(base=1.0), r"columns that are not features: 1 \('base'\)", []),
+    (lambda: cell(long(), 2, "feature", "f00"), r"lines with an unknown feature: 1 \('f00'; did you mean f0\?\)", [2]),
+    (lambda: cell(long(), 2, "score", "much"), r"lines whose score is not a number: 1 \('much'\)", [2]),
+    (lambda: cell(long(), 2, "score", ""), "lines whose score is not a number: 1", [2]),
+    (lambda: pd.concat([long(), long()[2:3]]), r"duplicate lines of an instance and a feature: 1 \('26 f0'\)", [2]),
 ]
 
 
 @pytest.mark.parametrize("place", range(len(BAD)))
 @pytest.mark.parametrize("name", ["bad.csv", "bad.parquet"])
-def test_what_is_wrong_is_counted_and_named_and_refused_or_left_out(tmp_path, place, name):
+def test_invalid_lines_are_counted_and_refused_or_left_out(tmp_path, place, name):
     make, message, lost = BAD[place]
     frame = make()
     if name.endswith("parquet"):
         frame = frame.astype({column: str for column in frame if frame[column].dtype == object})
     path = kept(tmp_path, frame, name)
-    with pytest.raises(ValueError, match=message + r".*With bad=skip that is left out"):
+    with pytest.raises(ValueError, match=message + r".*Use bad=skip to leave them out"):
         File(path).check(SUBJECT)
     skips = File(path, bad="skip")
     for row in range(len(IDS)):
@@ -171,12 +171,12 @@ def test_instances_that_are_missing_are_not_explained(tmp_path):
         explained(settings, rows=slice(2, 4))
 
 
-def test_rows_of_the_other_parts_are_nobodys_concern(tmp_path):
+def test_rows_of_other_splits_are_ignored(tmp_path):
     more = pd.concat([wide(), wide().assign(instance=DATASET.train.ids)])
     assert explained(File(kept(tmp_path, more))).features.tolist() == by_hand(SCORES, "signed")
 
 
-def test_positions_behind_the_end_of_a_text_are_not_taken(tmp_path):
+def test_scores_behind_the_end_of_a_text_are_refused(tmp_path):
     texts = make_dataset([3, 4, 2], n=12, absent=0.4)
     there = texts.test.codes != ABSENT
     scores = np.where(there, SCORES, np.nan)
@@ -194,22 +194,22 @@ def test_positions_behind_the_end_of_a_text_are_not_taken(tmp_path):
         ("a.csv", b"\xff\xfe\x00", "cannot be read as a table"),
         ("a.csv", b"id,f0\n1,2\n", "has no column instance"),
         ("a.csv", b"instances,f0\n1,2\n", "Did you mean instances"),
-        ("a.csv", b"instance,x,y\n1,2,3\n", "has no column that is called as a feature is, such as 'f0'"),
+        ("a.csv", b"instance,x,y\n1,2,3\n", "has neither a column for a feature, such as 'f0'"),
         ("a.csv", b"instance\n1\n", "instance only"),
         ("a.csv", b"instance,f0\n1,2,3,4\n1,2\n", "cannot be read as a table|no column"),
         ("a.parquet", b"PAR1junk", "cannot be read as a table"),
         ("a.parquet", b"", "cannot be read as a table"),
     ],
 )
-def test_what_is_no_table_of_scores_is_refused(tmp_path, name, body, message):
+def test_files_that_are_not_tables_of_scores_are_refused(tmp_path, name, body, message):
     (tmp_path / name).write_bytes(body)
     with pytest.raises((UserError, ValueError), match=message):
         File(str(tmp_path / name)).check(SUBJECT)
 
 
-def test_a_table_without_lines_explains_nothing(tmp_path):
+def test_table_without_lines_has_no_instances(tmp_path):
     for frame in (wide()[:0], long()[:0]):
-        told = read(tmp_path / kept(tmp_path, frame), DATASET)
+        told = read_scores(tmp_path / kept(tmp_path, frame), DATASET)
         assert len(told.instances) == 0 and not told.problems
 
 
@@ -223,16 +223,16 @@ def test_a_table_without_lines_explains_nothing(tmp_path):
         ({"path": "a.csv", "bad": "keep"}, "bad must be one of refuse, skip"),
     ],
 )
-def test_bad_settings_are_named(settings, message):
+def test_message_names_the_invalid_setting(settings, message):
     with pytest.raises(ValueError, match=message):
         File(**settings)
 
 
-def test_files_and_folders_that_are_not_there(tmp_path):
+def test_missing_files_and_folders_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"there is no file or folder nowhere\.csv"):
         File("nowhere.csv").members("file")
     with pytest.raises(ValueError, match=r"has no file of \.csv, \.tsv, \.parquet"):
         File(str(tmp_path)).members("file")
     (tmp_path / "a.xlsx").write_bytes(b"x")
-    with pytest.raises(ValueError, match=r"is none of \.csv, \.tsv, \.parquet"):
+    with pytest.raises(ValueError, match=r"is not one of \.csv, \.tsv, \.parquet"):
         File(str(tmp_path / "a.xlsx")).members("file")

@@ -70,7 +70,7 @@ def test_permutation_gives_the_packages_values(name):
         Shap("permutation", 30, 5).fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features
     )
     for i, codes in enumerate(batch.codes):
-        function, rows, seed = asked(dataset, model, batch, i, coalitions.background(dataset, 30, 0))
+        function, rows, seed = asked(dataset, model, batch, i, coalitions.draw_background(dataset, 30, 0))
         vary = int((rows != codes).any(axis=0).sum())
         package = shap.PermutationExplainer(function, shap.maskers.Independent(rows, max_samples=30), seed=seed)
         expected = package(codes[None], max_evals=5 * (2 * vary + 1), silent=True).values[0]
@@ -84,7 +84,7 @@ def test_kernel_gives_the_packages_values(name, samples):
     explainer = Shap("kernel", background=20, n_samples=samples)
     told = by_feature(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features)
     for i, codes in enumerate(batch.codes):
-        function, rows, seed = asked(dataset, model, batch, i, coalitions.background(dataset, 20, 0))
+        function, rows, seed = asked(dataset, model, batch, i, coalitions.draw_background(dataset, 20, 0))
         np.random.seed(seed)  # noqa: NPY002
         package = shap.KernelExplainer(function, rows)
         more = {} if samples is None else {"nsamples": samples}
@@ -111,7 +111,7 @@ def test_with_all_sets_or_very_many_orders_it_is_the_shapley_value(algorithm):
     model = random_linear(dataset, 4, 2)
     batch = make_batch(dataset, model, rows=slice(3))
     told = by_feature(Shap(algorithm, 15, 3000).fit(dataset, open_client(model, Access.PROBABILITY))(batch), 5)
-    rows = coalitions.background(dataset, 15, 0)
+    rows = coalitions.draw_background(dataset, 15, 0)
     for i, codes in enumerate(batch.codes):
 
         def value(some, codes=codes, label=int(batch.labels[i])):
@@ -126,11 +126,11 @@ def test_rows_that_come_out_alike_are_asked_about_once():
     """Against asking about every row, on random sets of features."""
     rng = np.random.default_rng(0)
     dataset = PROBLEMS["few"]
-    model, rows = random_linear(dataset, 1, 3), coalitions.background(dataset, 40, 2)
+    model, rows = random_linear(dataset, 1, 3), coalitions.draw_background(dataset, 40, 2)
     for codes in dataset.test.codes[:5]:
-        door, features = open_client(model, Access.PROBABILITY), coalitions.differing(codes, rows)
+        door, features = open_client(model, Access.PROBABILITY), coalitions.find_differing_features(codes, rows)
         sets = rng.random((600, len(features))) < 0.5
-        told = coalitions.values(door, codes, 1, rows, features, sets)
+        told = coalitions.compute_set_values(door, codes, 1, rows, features, sets)
         for found, own in zip(told, sets, strict=True):
             edited = rows.copy()
             edited[:, features[own]] = codes[features[own]]
@@ -185,7 +185,7 @@ def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(name
     dataset = make_mixed(1, n=80, categories=categories, numbers=4)
     model, batch = trained(estimator, dataset)
     auto = by_feature(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.n_features)
-    rows = coalitions.background(dataset, 40, 0)
+    rows = coalitions.draw_background(dataset, 40, 0)
     whole = model.predict_proba(batch.codes) - model.predict_proba(rows).mean(axis=0)
     assert auto.sum(axis=1) == pytest.approx(whole[np.arange(6), batch.labels], abs=2e-4)
     if categories and not set(np.unique(model.encode(rows)[:, :2]).tolist()) <= {0.0, 1.0} and _native(model):
@@ -216,7 +216,7 @@ def test_trees_that_are_not_shown_some_features_are_looked_into_by_those_that_th
     blind = [dataset.features[j].name for j in hidden]
     model, batch = trained(RandomForestClassifier(6, max_depth=4), dataset, blind=blind)
     told = by_feature(Shap("tree", 20).fit(dataset, open_client(model))(batch), dataset.n_features)
-    rows = coalitions.background(dataset, 20, 0)
+    rows = coalitions.draw_background(dataset, 20, 0)
     sets = [
         frozenset(some)
         for many in range(dataset.n_features + 1)
@@ -271,11 +271,13 @@ def test_it_asks_no_more_than_its_way_needs_and_refuses_one_that_cannot_be(monke
 
 def test_the_background_is_drawn_with_the_seed_and_is_the_mask_of_a_text():
     dataset = PROBLEMS["few"]
-    one, two, other = (coalitions.background(dataset, 30, seed) for seed in (0, 0, 1))
+    one, two, other = (coalitions.draw_background(dataset, 30, seed) for seed in (0, 0, 1))
     assert np.array_equal(one, two) and not np.array_equal(one, other) and one.shape == (30, 12)
-    assert len(coalitions.background(dataset, 10_000, 0)) == len(dataset.train)
+    assert len(coalitions.draw_background(dataset, 10_000, 0)) == len(dataset.train)
     text = PROBLEMS["text"]
-    assert (coalitions.background(text, 30, 0) == text.mask).all() and len(coalitions.background(text, 30, 0)) == 1
+    assert (coalitions.draw_background(text, 30, 0) == text.mask).all() and len(
+        coalitions.draw_background(text, 30, 0)
+    ) == 1
 
 
 @pytest.mark.parametrize(

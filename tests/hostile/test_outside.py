@@ -9,7 +9,7 @@ import pytest
 from cfeval_cli.core import ModelSpec
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.file import File
-from cfeval_cli.explainer.scores import read
+from cfeval_cli.explainer.scores import read_scores
 from cfeval_cli.model.function import Function
 from cfeval_cli.model.onnx import Onnx
 from cfeval_cli.model.skops import Skops
@@ -39,7 +39,7 @@ def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_num
         path = tmp_path / ("a.parquet" if seed % 3 == 2 else "a.csv")
         path.write_bytes(mutate(bodies[seed % 3], rng, 3))
         try:
-            found = read(path, DATASET)
+            found = read_scores(path, DATASET)
         except UserError as error:
             n_refused += 1
             assert str(error).startswith((str(path), path.name)), seed
