@@ -1013,7 +1013,7 @@ class Ranked:
         rungs, self.controls = run.explainers
         self.names = [name for name in rungs if not rungs[name]]
 
-    def ranked(self, a, b, subset="all"):
+    def list_ranked(self, a, b, subset="all"):
         """The explainers that have a value of both."""
         if (a, b, subset) not in self.who:
             self.who[a, b, subset] = tuple(
@@ -1032,7 +1032,7 @@ class Ranked:
         """τ (1 + B,) between two metrics, or None if they rank fewer than two."""
         key = (a, b, subset)
         if key not in self.taus:
-            names = self.from_scores(a, b, subset)
+            names = self.list_ranked(a, b, subset)
             self.taus[key] = kendall(self.order(a, names), self.order(b, names)) if len(names) > 1 else None
         return self.taus[key]
 
@@ -1048,7 +1048,7 @@ def agreements(run):
     for metric, variant, reference, agreement in agreements_of(run.record, run.drawn):
         pair, truth = (metric, variant), (agreement, reference)
         for subset in SUBSETS:
-            line = {"explainers": len(ranked.from_scores(pair, truth, subset))}
+            line = {"explainers": len(ranked.list_ranked(pair, truth, subset))}
             found[metric, variant, reference, agreement, subset] = line
             tau = ranked.tau(pair, truth, subset)
             if tau is None:

@@ -77,7 +77,7 @@ def correlations(tables):
     for metric, variant, reference, agreement in agreements_of(tables.record, tables.drawn):
         pair, truth = (metric, variant), (agreement, reference)
         for subset in SUBSETS:
-            names = tables.from_scores(pair, truth, subset)
+            names = tables.list_ranked(pair, truth, subset)
             if len(names) < 2:
                 continue
             line = found[metric, variant, reference, agreement, subset] = {}
@@ -97,7 +97,7 @@ def intervals(tables):
     """{(metric, variant, explainer): value_low, value_high, value_se and rank}, of explainers that are no rungs."""
     found = {}
     for pair in tables.pairs:
-        names = tables.from_scores(pair, pair)
+        names = tables.list_ranked(pair, pair)
         ranks = tables.places(pair, names)[:, 0]
         better = tables.record["metrics"][pair[0]]["better"] != "none"
         for name, rank in zip(names, ranks, strict=True):
@@ -128,7 +128,7 @@ def compared(tables, pairs, truth, subset):
     for a, b in combinations(pairs, 2):
         if tables.tau(b, truth)[0] > tables.tau(a, truth)[0]:
             a, b = b, a
-        names = [tables.from_scores(one, truth, subset) for one in (a, b)]
+        names = [tables.list_ranked(one, truth, subset) for one in (a, b)]
         taus = [taken[a], taken[b]]
         line = dict.fromkeys(("difference", "low", "high", "p", "p_holm"), nan) | {"same": False}
         found[a, b] = line
@@ -143,7 +143,7 @@ def compared(tables, pairs, truth, subset):
         line["p"] = min(1.0, 2 * (1 + sides) / (len(draws) + 1))
         line["p_holm"] = 1.0
         gaps[a, b] = line
-    kinds = {one: (tables.from_scores(one, truth, subset), tau) for one, tau in exact.items()}  # one hypothesis each
+    kinds = {one: (tables.list_ranked(one, truth, subset), tau) for one, tau in exact.items()}  # one hypothesis each
     tests = {}
     for (a, b), line in gaps.items():
         if not line["same"]:
@@ -214,7 +214,7 @@ def between(tables):
     found = {}
     most = 2001 if tables.run.settings["resamples"] == "auto" else None
     for a, b in combinations(tables.judged, 2):
-        names = tables.from_scores(a, b)
+        names = tables.list_ranked(a, b)
         if len(names) < 2 or np.isnan(spearman(tables, a, b, names, most=1)[0]):
             continue
         tau = tables.tau(a, b)
