@@ -423,7 +423,8 @@ def truths(run):
                 found[name, i] = [nan] * len(row)
                 continue
             there = [j for j, v in enumerate(row) if v is not None]
-            told = {j: IMPORTANCE[name](run, i, j) for j in there} if name in IMPORTANCE else WHOLE[name](run, i)
+            importance = {"shapley": shapley, "responsibility": responsibility}.get(name)
+            told = importance(run, i) if importance else {j: IMPORTANCE[name](run, i, j) for j in there}
             found[name, i] = [told.get(j, nan) for j in range(len(row))]
     return found
 
@@ -449,7 +450,10 @@ def contrast(run, i, j):
 
 
 def shapley(run, i):
-    """The mean, over all orders, of what a feature adds to p(ŷ): from the worth of all sets of known features."""
+    """Exact Shapley values: of the logit if it is a sum of effects, else of p(ŷ) from all subsets of features."""
+    if run.box.sums:
+        label, there = run.label(i), [j for j, v in enumerate(run.rows[i]) if v is not None]
+        return {j: effect_of(run, i, j, run.rows[i][j]) - run.box.centre(j, label) for j in there}
     row, label, facts = np.array(run.rows[i]), run.label(i), run.record["truths"]["shapley"]["settings"]
     width = len(row)
     if "background" not in run.known:
@@ -493,11 +497,9 @@ def responsibility(run, i, most=None):
 IMPORTANCE = {
     "signed": lambda run, i, j: effect_of(run, i, j, run.rows[i][j]),
     "absolute": lambda run, i, j: abs(effect_of(run, i, j, run.rows[i][j])),
-    "shapley": lambda run, i, j: effect_of(run, i, j, run.rows[i][j]) - run.box.centre(j, run.label(i)),
     "contrast": contrast,
     "used": lambda run, i, j: float(run.box.reads(j)),
 }
-WHOLE = {"shapley": shapley, "responsibility": responsibility}
 
 
 def shares_of_reference(importance, named, k):
