@@ -1,1 +1,1 @@
-"""What has been computed before."""
+"""Caches of computed results."""

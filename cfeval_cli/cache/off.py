@@ -8,7 +8,7 @@ from cfeval_cli.core import Arrays, Section
 
 @dataclass(frozen=True)
 class Off:
-    """Nothing is looked up, and nothing is stored."""
+    """A cache that stores nothing."""
 
     def get(self, section: Section, keys: Sequence[bytes]) -> dict[bytes, Arrays]:
         """Return nothing."""

@@ -1,1 +1,1 @@
-"""Where the work on instances is done."""
+"""Executors: they compute results for instances in this process, in worker processes or on a cluster."""

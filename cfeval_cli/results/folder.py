@@ -17,7 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from cfeval_cli.cache.resumable import FILE, Resumable
+from cfeval_cli.cache.run import PROGRESS_FILE, RunCache
 from cfeval_cli.core import (
     Access,
     Cache,
@@ -76,7 +76,7 @@ class RunFolder:
         self._command, self._overrides = list(command), list(overrides)
         self._record = RunRecord(status="unknown")
         self._files = ResultFiles(path, self.scratch)
-        self._cache: Resumable | None = None
+        self._cache: RunCache | None = None
         self._clock = time.perf_counter()
 
     @contextlib.contextmanager
@@ -123,9 +123,9 @@ class RunFolder:
         log.warning("%s is complete and is kept. If code or data have changed, redo=true computes it again", self.path)
         return True
 
-    def open_cache(self, shared: Cache, *, redo: bool = False) -> Resumable:
+    def open_cache(self, shared: Cache, *, redo: bool = False) -> RunCache:
         """Return the cache of the run, which has what the run computed until it is complete; `redo`: nothing older."""
-        self._cache = Resumable(self.path, shared, redo=redo)
+        self._cache = RunCache(self.path, shared, redo=redo)
         if redo and not self._continues:
             self._cache.clear()
         return self._cache
@@ -305,7 +305,7 @@ class RunFolder:
     def list_results(self) -> list[str]:
         """Return the names of the result files that exist."""
         files = (path.name for path in self.path.iterdir() if path.is_file() and not path.name.startswith("."))
-        return sorted(name for name in files if name not in (RECORD, "run.log", FILE))
+        return sorted(name for name in files if name not in (RECORD, "run.log", PROGRESS_FILE))
 
     def finish(self) -> None:
         """Mark the run as complete, and remove what would be needed to continue it."""

@@ -1,4 +1,4 @@
-"""A process that writes to a cache: a module that imports little, since each of them imports it."""
+"""A process that writes to a cache: in a module that imports little, since each process imports it."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from cfeval_cli.core import Section
 SHARED = Section("shared", "shared")
 
 
-def entry(seed=0, size=5):
+def make_entry(seed=0, size=5):
     rng = np.random.default_rng(seed)
     return {"features": rng.integers(0, 99, size), "scores": rng.normal(size=size)}
 
 
-def key(i):
+def make_key(i):
     return b"%016d" % i
 
 
@@ -21,4 +21,4 @@ def write(folder, number):
     cache = Disk(folder)
     for turn in range(10):
         cache.get(SHARED, [])
-        cache.put(SHARED, {key(1000 * number + 10 * turn + i): entry(i) for i in range(10)})
+        cache.put(SHARED, {make_key(1000 * number + 10 * turn + i): make_entry(i) for i in range(10)})

@@ -1,4 +1,4 @@
-"""What workers are asked to do: in a module that imports little, since every worker imports it."""
+"""Work for executors: in a module that imports little, since every worker imports it."""
 
 import importlib
 import os
@@ -13,104 +13,103 @@ def add(shared, item):
     return shared["base"] + item
 
 
-def leave(shared, item):
-    """Ends the process at all items but the first, which is done by whoever asks."""
+def exit_process(shared, item):
+    """End the process at all items but the first, which the caller's process computes."""
     if item:
         sys.exit(0)
 
 
-def where(shared, item):
-    return os.getpid(), id(shared), type(shared["table"]).__name__, shared["table"].sum()
-
-
-def meet(shared, item):
-    """As above; a worker waits in its first item until another has one too, so that neither does all."""
+def describe_process(shared, item):
+    """Return the process and its copy of the shared value; a worker waits until another one has an item too."""
     Path(shared["folder"], str(os.getpid())).touch()
-    deadline = time.monotonic() + 300  # which is for when there is no other
+    deadline = time.monotonic() + 300  # in case there is no other worker
     while item and len(list(Path(shared["folder"]).iterdir())) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
-    return where(shared, item)
+    return os.getpid(), id(shared), shared["table"].sum()
 
 
-def threads(torch_at, item):
-    """As a library is told, as libraries have them, and as torch has them: at one item, to import it takes long."""
+def get_process(shared, item):
+    return os.getpid()
+
+
+def count_threads(torch_item, item):
+    """Return the number of threads by the environment, in all libraries, and in torch at one item."""
     from threadpoolctl import threadpool_info
 
-    if item == torch_at:
+    if item == torch_item:
         import torch
     libraries = [library["num_threads"] for library in threadpool_info()]
-    return os.environ.get("OMP_NUM_THREADS"), libraries, torch.get_num_threads() if item == torch_at else None
+    return os.environ.get("OMP_NUM_THREADS"), libraries, torch.get_num_threads() if item == torch_item else None
 
 
-def write(shared, item):
-    """What arrays hold, which process this is, and which one wrote to the large array before."""
-    large, small, none = shared
-    before, large[0, 0] = int(large[0, 0]), os.getpid()
-    return (large[1:].sum(), tuple(small.tolist()), none.shape, large.flags.aligned), os.getpid(), before
+def write_to_array(shared, item):
+    """Return what arrays hold, the process, and which process wrote to the large array before."""
+    large, small, empty = shared
+    previous, large[0, 0] = int(large[0, 0]), os.getpid()
+    return (large[1:].sum(), tuple(small.tolist()), empty.shape, large.flags.aligned), os.getpid(), previous
 
 
-def mark(shared, item):
-    (shared / str(item)).touch()
-    return item
-
-
-def is_shared(shared, item):
+def is_same_array(shared, item):
     return shared[0] is shared[1]
 
 
-def called(function, item):
+def call_function(function, item):
     return function(item)
 
 
-class Odd(Exception):
-    def __init__(self, one, two):
-        super().__init__(f"{one} and {two}")
+class UnpicklableError(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
 
 
-def raise_odd(shared, item):
+def raise_unpicklable_error(shared, item):
     if item:
-        raise Odd("this", "that")
+        raise UnpicklableError("this", "that")
 
 
 def fail(shared, item):
     raise (UserError if item == 1 else ValueError)(f"no {item}")
 
 
-def fail_second(shared, item):
+def fail_at_second_item(shared, item):
     return fail(shared, item) if item == 1 else None
 
 
-def import_nowhere(shared, item):
-    return importlib.import_module("nowhere_at_all") if item else None
+def time_out(shared, item):
+    if item:
+        raise TimeoutError(f"item {item} took too long")
 
 
-def die(shared, item):
-    if os.getpid() != shared:
+def import_missing_module(shared, item):
+    return importlib.import_module("no_such_module") if item else None
+
+
+def kill_worker(main_process, item):
+    if os.getpid() != main_process:
         os._exit(9)
     return item
 
 
-def die_once(shared, item):
+def kill_worker_once(folder, item):
     """End the worker that gets item 5, the first time."""
-    folder = Path(shared)
-    (folder / f"{item}-{os.getpid()}").touch()
-    if item == 5 and len(list(folder.glob("5-*"))) == 1:
+    (Path(folder) / f"{item}-{os.getpid()}").touch()
+    if item == 5 and len(list(Path(folder).glob("5-*"))) == 1:
         os.kill(os.getpid(), 9)
     return item
 
 
-def stay(shared, item):
-    """Waits, but for the first item, until it may go."""
-    while item and not Path(shared).exists():
+def wait_for_file(path, item):
+    """Wait, except at the first item, until a file exists."""
+    while item and not Path(path).exists():
         time.sleep(0.01)
     return item
 
 
-def alone(folder, item):
-    """Whether another was at work at the same time."""
-    here = Path(folder, str(item))
-    here.touch()
+def meets_other_item(folder, item):
+    """Return whether another item is computed at the same time."""
+    marker = Path(folder, str(item))
+    marker.touch()
     time.sleep(0.001)
-    met = len(list(Path(folder).iterdir())) > 1
-    here.unlink()
-    return met
+    is_met = len(list(Path(folder).iterdir())) > 1
+    marker.unlink()
+    return is_met

@@ -1,4 +1,4 @@
-"""A cluster gives what one process gives; what it cannot do is refused, and what breaks is told once."""
+"""A cluster gives the results of one process; what it cannot do is refused, and each failure is one message."""
 
 import csv
 import json
@@ -19,19 +19,19 @@ from cfeval_cli.executor.dask import Dask
 from cfeval_cli.executor.local import Local
 from tests.conftest import CFEVAL, cfeval, environment
 from tests.executor.functions import (
-    Odd,
     add,
-    alone,
-    called,
-    die,
-    die_once,
-    fail_second,
-    import_nowhere,
-    leave,
-    meet,
-    raise_odd,
-    stay,
-    threads,
+    call_function,
+    count_threads,
+    describe_process,
+    exit_process,
+    fail_at_second_item,
+    import_missing_module,
+    kill_worker,
+    kill_worker_once,
+    meets_other_item,
+    raise_unpicklable_error,
+    time_out,
+    wait_for_file,
 )  # fmt: skip
 
 # no more than these tests look at
@@ -85,17 +85,17 @@ def test_results_come_in_order_and_are_those_of_one_process(workers, size):
     assert list(workers.map(add, {"base": 100}, items)) == list(Local(1).map(add, {"base": 100}, items))
 
 
-def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy(workers, tmp_path):
+def test_the_first_item_is_computed_here_and_the_others_by_workers_with_one_copy_of_the_shared_value(workers, tmp_path):
     shared = {"table": np.arange(300_000), "folder": str(tmp_path)}
-    done = list(workers.map(meet, shared, list(range(12))))
-    assert done[0][0] == os.getpid()
-    at_work = {pid for pid, *_ in done[1:]}
-    assert len(at_work) == 2 and os.getpid() not in at_work
-    assert len({(pid, copy) for pid, copy, *_ in done[1:]}) == 2  # one copy in each
-    assert {int(total) for *_, total in done} == {300_000 * 299_999 // 2}
+    results = list(workers.map(describe_process, shared, list(range(12))))
+    assert results[0][0] == os.getpid()
+    processes = {process for process, *_ in results[1:]}
+    assert len(processes) == 2 and os.getpid() not in processes
+    assert len({(process, copy) for process, copy, _ in results[1:]}) == 2  # one copy in each worker
+    assert {int(total) for *_, total in results} == {300_000 * 299_999 // 2}
 
 
-def test_little_work_starts_no_cluster_and_a_scheduler_is_not_asked():
+def test_little_work_starts_no_cluster_and_no_connection():
     assert list(Dask(n_jobs=2, min_seconds=60.0).map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
     assert list(Dask("tcp://127.0.0.1:1", min_seconds=60.0).map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
 
@@ -123,12 +123,12 @@ def scheduler_and_worker(folder):
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_goes_away_ends_in_one_message(tmp_path, capfd):
+def test_a_scheduler_that_ends_is_a_failure_with_one_message(tmp_path, capfd):
     with scheduler_and_worker(tmp_path) as (scheduler, address):
         executor = Dask(address, min_seconds=0.0)
         assert list(executor.map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
         # every item but the first, which is done in this process, is at the worker and ends only when the file is there
-        results = executor.map(stay, str(tmp_path / "go"), list(range(12)))
+        results = executor.map(wait_for_file, str(tmp_path / "go"), list(range(12)))
         assert next(results) == 0
         begun = time.monotonic()
         killer = threading.Timer(1.0, scheduler.kill)
@@ -198,50 +198,35 @@ def test_a_cluster_that_loses_its_workers_is_a_failure_after_some_seconds(monkey
             list(executor.map(add, {"base": 1}, [1, 2, 3]))
 
 
-def test_limits_of_time_are_refused():
+def test_time_limits_are_refused():
     Dask().prepare(None)
     with pytest.raises(UserError, match=r"timeout_per_instance=2.5 cannot be enforced .*executor=local"):
         Dask().prepare(2.5)
 
 
 def test_workers_have_one_thread_each_and_errors_are_those_of_the_work(workers):
-    for variable, libraries, _ in list(workers.map(threads, None, list(range(6))))[1:]:
+    for variable, libraries, _ in list(workers.map(count_threads, None, list(range(6))))[1:]:
         assert variable == "1" and set(libraries) == {1}
     with pytest.raises(UserError, match="no 1"):
-        list(workers.map(fail_second, None, [0, 1, 2]))
-    with pytest.raises(RuntimeError, match="Odd: this and that"):
-        list(workers.map(raise_odd, None, [0, 1, 2]))
-    with pytest.raises(UserError, match=r"cannot import nowhere_at_all.*PYTHONPATH"):
-        list(workers.map(import_nowhere, None, [0, 1, 2]))
+        list(workers.map(fail_at_second_item, None, [0, 1, 2]))
+    with pytest.raises(RuntimeError, match="UnpicklableError: this and that"):
+        list(workers.map(raise_unpicklable_error, None, [0, 1, 2]))
+    with pytest.raises(TimeoutError, match="item 1 took too long"):
+        list(workers.map(time_out, None, [0, 1, 2]))
+    with pytest.raises(UserError, match=r"cannot import no_such_module.*PYTHONPATH"):
+        list(workers.map(import_missing_module, None, [0, 1, 2]))
     with pytest.raises(Failure, match=r"functions.py, line \d+ ended the process by sys.exit\(0\)"):
-        list(workers.map(leave, None, [0, 1, 2]))
-    assert Odd("a", "b")
-
-
-def test_another_client_of_this_process_does_not_wait_in_place_of_the_executors(workers, monkeypatch):
-    """A task that is waited for in the event loop of another client breaks if its worker is killed."""
-    import distributed
-
-    wait, clients = distributed.wait, []
-
-    def record(future, timeout):
-        clients.append((distributed.default_client(), future.client))
-        return wait(future, timeout=timeout)
-
-    monkeypatch.setattr(distributed, "wait", record)
-    with small() as made, distributed.Client(made.scheduler_address):  # which is now Dask's default
-        assert list(workers.map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
-    assert clients and all(default is own for default, own in clients)
+        list(workers.map(exit_process, None, [0, 1, 2]))
 
 
 def test_workers_with_several_threads_do_one_item_at_a_time(tmp_path):
     with small(threads_per_worker=3) as made:
         executor = Dask(made.scheduler_address, min_seconds=0.0)
-        assert not any(list(executor.map(alone, str(tmp_path), list(range(40))))[1:])
+        assert not any(list(executor.map(meets_other_item, str(tmp_path), list(range(40))))[1:])
 
 
-def test_what_cannot_be_sent_is_done_here(workers, caplog):
-    assert list(workers.map(called, lambda x: 2 * x, [1, 2, 3])) == [2, 4, 6]
+def test_work_that_cannot_be_sent_is_computed_here(workers, caplog):
+    assert list(workers.map(call_function, lambda x: 2 * x, [1, 2, 3])) == [2, 4, 6]
     assert "cannot be sent" in caplog.text
 
 
@@ -249,12 +234,12 @@ def test_what_cannot_be_sent_is_done_here(workers, caplog):
     "setting",
     [{"n_jobs": 0}, {"min_seconds": -1}, {"wait": 0}, {"scheduler": "127.0.0.1:8786"}, {"scheduler": "inproc://x"}],
 )
-def test_bad_settings_are_named(setting):
+def test_wrong_settings_are_named(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         Dask(**setting)
 
 
-def test_a_run_gives_the_same_bytes(toy, made, cluster):
+def test_a_run_writes_the_same_bytes_as_on_this_machine(toy, made, cluster):
     few = ("explainer=[random,omission,decision_boundary,lr]", "explainer_stability=10")  # which import little
     here = made(toy, *few)
     there = made(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
@@ -290,13 +275,13 @@ def costs(folder):
 # the last ones: each worker that is killed is started anew
 
 
-def test_work_that_ends_every_worker_is_told_with_the_way_out(workers, cluster, monkeypatch):
+def test_work_that_ends_every_worker_is_a_failure_and_the_next_work_has_new_workers(workers, cluster, monkeypatch):
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)  # a fresh worker takes seconds
     with pytest.raises(Failure, match=r"executor.scheduler=tcp://.*ended several workers.*executor=local"):
-        list(workers.map(die, os.getpid(), list(range(3))))
+        list(workers.map(kill_worker, os.getpid(), list(range(3))))
     assert list(workers.map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]  # and the next work finds new ones
 
 
 def test_work_of_a_worker_that_is_killed_is_repeated(workers, tmp_path):
-    assert list(workers.map(die_once, str(tmp_path), list(range(12)))) == list(range(12))
+    assert list(workers.map(kill_worker_once, str(tmp_path), list(range(12)))) == list(range(12))
     assert len(list(tmp_path.glob("5-*"))) == 2
