@@ -44,7 +44,7 @@ def test_the_page_of_settings_has_every_key_of_run_yaml():
             names = [f"{key}.{one}=" for one in value] if isinstance(value, dict) else [f"{key}="]
             assert all(any(line.startswith(name) for line in text) for name in names), key
     words = " ".join(" ".join(text).split())
-    assert "k=1 features that each explanation must name" in words
+    assert "k=1 number of features that each explanation selects" in words
 
 
 def test_options_of_a_users_own_are_listed_too(tmp_path):
