@@ -3,7 +3,7 @@
 import importlib
 
 __version__ = "0.1.0"
-__all__ = ["Results", "Run", "evaluate", "load", "run"]
+__all__ = ["Results", "evaluate", "load", "run"]
 
 
 def __getattr__(name: str) -> object:

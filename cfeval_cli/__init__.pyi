@@ -1,5 +1,4 @@
 from cfeval_cli.api import Results as Results
-from cfeval_cli.api import Run as Run
 from cfeval_cli.api import evaluate as evaluate
 from cfeval_cli.api import load as load
 from cfeval_cli.api import run as run

@@ -1,4 +1,4 @@
-"""The Python interface: `evaluate` for your own model and DataFrames, `run` for settings, `load` for results."""
+"""Run an experiment on a model and DataFrames (`evaluate`), or from settings (`run`)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.api.frames import Asked, Frames
-from cfeval_cli.api.load import Run, load
+from cfeval_cli.api.frames import DataFrames, FunctionModel
+from cfeval_cli.api.load import Results, load
 from cfeval_cli.api.session import check_paths, issue_warnings, run_session
 from cfeval_cli.core import Explainer, Metric
 from cfeval_cli.errors import Failure, UserError, did_you_mean
-from cfeval_cli.results.read import Results
+from cfeval_cli.settings.compose import list_default_options
 
-__all__ = ["Results", "Run", "evaluate", "load", "run"]
+_MODEL_SETTINGS = ("gives", "batch_size")  # of FunctionModel
 
 
 def evaluate(
@@ -41,36 +40,43 @@ def evaluate(
     settings: Mapping[str, Any] | None = None,
     into: str | Path | None = None,
     progress: bool = False,
-) -> Run:
-    """Which explainer tells the truth about a model: the run of `cfeval run`, and what it found.
+) -> Results:
+    """Evaluate explanations of a model's predictions for the rows of `test`, as `cfeval run` does.
 
-    `predict_proba` is asked about DataFrames with the columns of `train`, without the label, and gives probabilities
-    (n, C), P(1) or labels. Explanations of the rows of `test` are compared: those of `explainers`, by name or of a
-    class of your own, and `attributions`, one DataFrame a method with a column for each feature and the index of
-    `test`. Whatever is None is as in `cfeval run`, and `settings` has any other of its settings by key. Results are
-    written `into` a folder, by default outputs/<date>/<time>; UserError says what is to be mended, Failure what failed.
-    What the command would warn of is a UserWarning; with `progress` it is among the lines on standard error.
+    `predict_proba` takes a DataFrame with the columns of `train` except the label, and returns probabilities (n, C),
+    P(1) or labels. `explainers` are names or objects of your own classes. `attributions` are explanations that were
+    made elsewhere: for each method a DataFrame with a column for each feature and the index of `test`. An argument that
+    is None has the default of `cfeval run`. `settings` sets any other setting of `cfeval run` by its key. Results are
+    written `into` a folder, by default outputs/<date>/<time>.
+
+    UserError is raised for a mistake in the arguments, and Failure if the run fails. A warning of the command is a
+    UserWarning; with `progress`, progress and warnings go to standard error.
     """
     check_paths(into)
-    frames = Frames(train, test, label)
-    told = {"k": k, "n_explain": n_explain, "seed": seed, "judge": judges}
-    chosen = {key: value for key, value in told.items() if value is not None} | _chosen("metric", metrics)
-    explained = None if explainers is None and not attributions else _explainers(explainers, attributions or {})
-    chosen |= _chosen("explainer", explained)
-    own = _own("metric", metrics) | _own("explainer", explainers)
-    general, of_data, of_model = _parted(settings or {}, chosen)
-    call = _call(label, own, chosen | general | of_data | of_model, attributions or {})
-    with ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"cfeval-{os.getpid()}-")))
-        stack.enter_context(_named(place))
-        stack.enter_context(issue_warnings(progress, lambda text: _renamed(text, place)))
-        files = _written(frames, attributions or {}, place)
-        if files:
-            general["explainer.file.path"] = files
-        table, left_out = frames.table(place, name, classes, of_data)
-        components = {"dataset": table, "model": _model(predict_proba, frames, left_out, of_model), **own}
-        folder = run_session(chosen | general, components, into, call, progress)
-    return load(folder)
+    attributions = attributions or {}
+    frames = DataFrames(train, test, label)
+    values = {"k": k, "n_explain": n_explain, "seed": seed, "judge": judges}
+    arguments = {key: value for key, value in values.items() if value is not None}
+    components: dict[str, object] = {}
+    for group, choice in (("metric", metrics), ("explainer", _list_explainers(explainers, attributions))):
+        if choice is not None:
+            arguments[group], objects = _separate_objects(group, choice)
+            components |= objects
+    run_settings, data_settings, model_settings = _split_settings(settings or {}, arguments)
+    call = _format_call(label, components, arguments | dict(settings or {}), attributions)
+    with tempfile.TemporaryDirectory(prefix=f"cfeval-{os.getpid()}-") as temporary:
+        folder = Path(temporary)
+        with (
+            _hide_file_names_in_errors(folder),
+            issue_warnings(progress, lambda message: _hide_file_names(message, folder)),
+        ):
+            if attributions:
+                run_settings["explainer.file.path"] = _write_attributions(frames, attributions, folder)
+            dataset, excluded_columns = frames.make_dataset(folder, name, classes, data_settings)
+            model = _make_model(predict_proba, frames, excluded_columns, model_settings)
+            components = {"dataset": dataset, "model": model, **components}
+            results_folder = run_session(arguments | run_settings, components, into, call, progress)
+    return load(results_folder)
 
 
 def run(
@@ -79,10 +85,10 @@ def run(
     config_dir: str | Path | None = None,
     into: str | Path | None = None,
     progress: bool = False,
-) -> Run:
+) -> Results:
     """Run one experiment, as `cfeval run` does: `run({"dataset": "adults", "search": "discrete", "k": 2})`.
 
-    `settings` has groups and settings by key, and `config_dir` names a folder with configs of your own. `into`,
+    `settings` has config groups and settings by key. `config_dir` is a folder with your own configs. `into`,
     `progress`, warnings and errors are as in `evaluate`.
     """
     check_paths(into)
@@ -91,99 +97,97 @@ def run(
     return load(folder)
 
 
-def _explainers(
+def _list_explainers(
     explainers: Sequence[str | Explainer] | None, attributions: Mapping[str, pd.DataFrame]
-) -> list[str | Explainer]:
-    """The explainers to choose, `file` among them if there are attributions."""
-    if explainers is None:
-        from cfeval_cli.settings.compose import list_default_options
-
-        explainers = list_default_options("explainer")
+) -> Sequence[str | Explainer] | None:
+    """Return the explainers with `file`, which reads attributions, if there are any; None for the default ones."""
     if isinstance(explainers, str):
         raise UserError(f"explainers must be a list such as [{explainers!r}].")
-    return [*explainers, *(["file"] if attributions else [])]
+    if not attributions:
+        return explainers
+    return [*(list_default_options("explainer") if explainers is None else explainers), "file"]
 
 
-def _chosen(group: str, chosen: str | Sequence[Any] | None) -> dict[str, Any]:
-    """The names of a group, for its setting; objects stand beside them."""
-    if chosen is None:
-        return {}
-    names = [chosen] if isinstance(chosen, str) else [one for one in chosen if isinstance(one, str)]
-    return {group: names}
+def _separate_objects(group: str, choice: str | Sequence[Any]) -> tuple[list[str], dict[str, object]]:
+    """Return the names among the components of a group, and the objects by key.
 
-
-def _own(group: str, chosen: str | Sequence[Any] | None) -> dict[str, object]:
-    """Components that are given as objects, by key: a metric by its name, others by that of their class."""
-    own: dict[str, object] = {}
-    for one in [] if chosen is None or isinstance(chosen, str) else chosen:
-        if isinstance(one, str):
+    The key of a metric has its name, that of any other object the name of its class.
+    """
+    items = [choice] if isinstance(choice, str) else choice
+    objects: dict[str, object] = {}
+    for item in items:
+        if isinstance(item, str):
             continue
-        name = one.name if isinstance(one, Metric) else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(one).__name__)
+        name = item.name if isinstance(item, Metric) else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(item).__name__)
         key = f"{group}.{name.lower()}"
-        if key in own:
-            raise UserError(f"{group}: two are called {name.lower()}. Give one of the classes another name.")
-        own[key] = one
-    return own
+        if key in objects:
+            raise UserError(f"{group}: two objects have the name {name.lower()}. Give one of the classes another name.")
+        objects[key] = item
+    return [item for item in items if isinstance(item, str)], objects
 
 
-def _parted(
-    settings: Mapping[str, Any], chosen: Mapping[str, Any]
+def _split_settings(
+    settings: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Settings of the run, and those of the data and of the model, which are given."""
-    parts: dict[str, dict[str, Any]] = {"": {}, "dataset": {}, "model": {}}
+    """Return the settings of the run, those of the dataset, and those of the model."""
+    parts: dict[str, dict[str, Any]] = {"run": {}, "dataset": {}, "model": {}}
     for key, value in settings.items():
-        group, dot, rest = key.partition(".")
-        if key in chosen:
-            raise UserError(f"{key} is said twice: as an argument, and in settings.")
-        if group in parts and not dot:
-            raise UserError(f"settings has {key!r}: the {group} is what evaluate(…) is given.")
-        known = group if group in parts else ""
-        parts[known][rest if known else key] = value
-    return parts[""], parts["dataset"], parts["model"]
+        if key in arguments:
+            raise UserError(f"{key} is given twice: as an argument and in settings. Remove one.")
+        if key in ("dataset", "model"):
+            raise UserError(f"settings has {key!r}, but evaluate(…) takes the {key} from its arguments. Remove it.")
+        group, _, name = key.partition(".")
+        if group in ("dataset", "model"):
+            parts[group][name] = value
+        else:
+            parts["run"][key] = value
+    return parts["run"], parts["dataset"], parts["model"]
 
 
-def _model(function: Callable[[Any], Any], frames: Frames, left_out: list[str], settings: Mapping[str, Any]) -> Asked:
-    known = [field.name for field in fields(Asked) if field.metadata.get("setting")]
-    if odd := [key for key in settings if key not in known]:
-        raise UserError(f"there is no setting model.{odd[0]}.{did_you_mean(odd[0], known)}")
+def _make_model(
+    function: Callable[[Any], Any], frames: DataFrames, excluded_columns: list[str], settings: Mapping[str, Any]
+) -> FunctionModel:
+    for key in settings:
+        if key not in _MODEL_SETTINGS:
+            raise UserError(f"there is no setting model.{key}.{did_you_mean(key, _MODEL_SETTINGS)}")
     try:
-        return Asked(function, frames, left_out, **settings)
+        return FunctionModel(function, frames, excluded_columns, **settings)
     except ValueError as error:
         raise UserError(f"model.{error}.") from error
 
 
-def _written(frames: Frames, attributions: Mapping[str, pd.DataFrame], folder: Path) -> list[str]:
-    """A file for each table of attributions, named as it is."""
-    files = []
+def _write_attributions(frames: DataFrames, attributions: Mapping[str, pd.DataFrame], folder: Path) -> list[str]:
+    """Write a file for each table of attributions, with the name of the method, and return the paths."""
+    paths = []
     for name, scores in attributions.items():
         if not re.fullmatch(r"\w[\w-]*", name):
-            raise UserError(f"attributions[{name!r}]: a name is of letters, digits, _ and -.")
-        place = folder / "attributions" / f"{name}.parquet"
-        place.parent.mkdir(exist_ok=True)
-        frames.numbered(name, scores).to_parquet(place, index=False)
-        files.append(str(place))
-    return files
+            raise UserError(f"attributions[{name!r}]: use letters, digits, _ and -, with no - at the start.")
+        path = folder / "attributions" / f"{name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        frames.number_instances(name, scores).to_parquet(path, index=False)
+        paths.append(str(path))
+    return paths
 
 
 @contextmanager
-def _named(folder: Path) -> Iterator[None]:
-    """Messages that name train and test, and not files that nobody made."""
+def _hide_file_names_in_errors(folder: Path) -> Iterator[None]:
+    """Name the arguments instead of temporary files in errors."""
     try:
         yield
     except (UserError, Failure) as error:
-        raise type(error)(_renamed(str(error), folder)) from error
+        raise type(error)(_hide_file_names(str(error), folder)) from error
 
 
-def _renamed(message: str, folder: Path) -> str:
+def _hide_file_names(message: str, folder: Path) -> str:
     """Return a message with the names of the arguments instead of those of the temporary files."""
     return re.sub(r"\b([\w-]+)\.parquet\b", r"\1", message.replace(f"{folder}{os.sep}", ""))
 
 
-def _call(
-    label: str, own: Mapping[str, object], settings: Mapping[str, Any], attributions: Mapping[str, pd.DataFrame]
+def _format_call(
+    label: str, components: Mapping[str, object], settings: Mapping[str, Any], attributions: Mapping[str, pd.DataFrame]
 ) -> str:
-    """How it was called, for the record."""
-    told = [f"label={label!r}", *(f"{key}={value!r}" for key, value in settings.items())]
-    told += [f"{key}={type(one).__qualname__}" for key, one in own.items()]
-    told += [f"attributions={list(attributions)}"] if attributions else []
-    return f"evaluate(predict_proba, train, test, {', '.join(told)})"
+    """Return the call of `evaluate` for the record of the run."""
+    arguments = [f"label={label!r}", *(f"{key}={value!r}" for key, value in settings.items())]
+    arguments += [f"{key}={type(component).__qualname__}" for key, component in components.items()]
+    arguments += [f"attributions={list(attributions)}"] if attributions else []
+    return f"evaluate(predict_proba, train, test, {', '.join(arguments)})"

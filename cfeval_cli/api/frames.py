@@ -1,4 +1,4 @@
-"""DataFrames as the data of a run, and the rows of a run as the DataFrames that they came from."""
+"""DataFrames as the dataset of a run, and a function of a DataFrame as its model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("cfeval")
 
 
 @dataclass(frozen=True)
-class Frames:
+class DataFrames:
     """Training and test rows with their label."""
 
     train: pd.DataFrame
@@ -36,127 +36,127 @@ class Frames:
         for name, frame in (("train", self.train), ("test", self.test)):
             if not isinstance(frame, pd.DataFrame):
                 raise UserError(f"{name} must be a DataFrame, not a {type(frame).__name__}.")
-            odd = [column for column in frame.columns if not isinstance(column, str)]
-            if odd:
-                raise UserError(f"{name} has a column called {odd[0]!r}: names must be text. {name}.columns = […]")
+            for column in frame.columns:
+                if not isinstance(column, str):
+                    raise UserError(f"{name} has a column called {column!r}: names must be text. {name}.columns = […]")
             if frame.columns.has_duplicates:
                 raise UserError(f"{name} has two columns called {frame.columns[frame.columns.duplicated()][0]}.")
             if self.label not in frame:
                 close = did_you_mean(str(self.label), frame.columns)
-                raise UserError(f"label={self.label!r} is no column of {name}.{close}")
+                raise UserError(f"label={self.label!r} is not a column of {name}.{close}")
             if frame.empty:
                 raise UserError(f"{name} has no rows.")
-        if lacking := [column for column in self.train if column not in self.test]:
-            raise UserError(f"test has no column {lacking[0]}, which train has.")
+        if missing := [column for column in self.train if column not in self.test]:
+            raise UserError(f"test has no column {missing[0]}, which train has.")
 
     @cached_property
-    def whole(self) -> pd.DataFrame:
-        """All rows, those for training first, with the types that the training rows have."""
+    def all_rows(self) -> pd.DataFrame:
+        """The training rows and then the test rows, with the types of the training rows."""
         test = self.test[self.train.columns]
-        joined = pd.concat([self.train, test], ignore_index=True)
-        for name, kind in self.train.dtypes.items():
-            # categories that differ would be joined as plain values
-            if isinstance(kind, pd.CategoricalDtype) and test[name].dropna().isin(kind.categories).all():
-                joined[name] = pd.Categorical(joined[name], dtype=kind)
-        return joined
+        rows = pd.concat([self.train, test], ignore_index=True)
+        for name, dtype in self.train.dtypes.items():
+            # pandas joins categories that differ as plain values.
+            if isinstance(dtype, pd.CategoricalDtype) and test[name].dropna().isin(dtype.categories).all():
+                rows[name] = pd.Categorical(rows[name], dtype=dtype)
+        return rows
 
-    def table(
+    def make_dataset(
         self, folder: Path, name: str, classes: Sequence[Any] | None, settings: Mapping[str, Any]
     ) -> tuple[Loadable, list[str]]:
-        """The dataset, as `cfeval data init` would describe it, from files in a folder; and the columns left out."""
-        files = {one: folder / f"{one}.parquet" for one in ("train", "test", "data")}
-        for place, frame in zip(files.values(), (self.train, self.test, self.whole), strict=True):
-            _put(frame, place)
-        found = describe_file(files["data"], self.label)
-        if not found.features:
-            raise UserError("train has no column that could be a feature. Texts alone are for the command: cfeval run.")
-        found = replace(found, path=files["train"], text=None, classes=self._classes(found, classes))
-        node = DictConfig(OmegaConf.create("\n".join(format_config(found, name, folder))))
-        given = {"_target_": "cfeval_cli.dataset.sources.File", "folder": str(folder)}
-        OmegaConf.update(node, "file", given | {"name": files["train"].name})
-        OmegaConf.update(node, "split", {"test": given | {"name": files["test"].name}}, merge=False)
-        for column in found.features:
+        """Write the rows to a folder; return the dataset that `cfeval data init` describes, and excluded columns."""
+        paths = {key: folder / f"{key}.parquet" for key in ("train", "test", "data")}
+        for path, frame in zip(paths.values(), (self.train, self.test, self.all_rows), strict=True):
+            _write_parquet(frame, path)
+        description = describe_file(paths["data"], self.label)
+        if not description.features:
+            raise UserError("train has no column that could be a feature. For texts use the command: cfeval run.")
+        class_order = self._order_classes(description, classes)
+        description = replace(description, path=paths["train"], text=None, classes=class_order)
+        config = DictConfig(OmegaConf.create("\n".join(format_config(description, name, folder))))
+        file = {"_target_": "cfeval_cli.dataset.sources.File", "folder": str(folder)}
+        OmegaConf.update(config, "file", file | {"name": paths["train"].name})
+        OmegaConf.update(config, "split", {"test": file | {"name": paths["test"].name}}, merge=False)
+        for column in description.features:
             if isinstance(self.train[column.name].dtype, pd.CategoricalDtype):
-                node["features"][column.name] = "category"  # whatever its values look like
+                config["features"][column.name] = "category"  # even if its values look like numbers
         for key, value in settings.items():
-            both = isinstance(value, Mapping) and OmegaConf.is_dict(OmegaConf.select(node, key))
-            OmegaConf.update(node, key, value, merge=both, force_add=True)
-        loadable: Loadable = make(OmegaConf.create({"dataset": node}), "dataset")
-        left_out = [column.name for column in found.excluded if column.name not in node["features"]]
-        for column in found.excluded:
-            if column.name in left_out:
-                log.warning("no feature: %s (%s)", column.name, column.exclusion_reason)
-        for line in found.warnings:
+            is_merged = isinstance(value, Mapping) and OmegaConf.is_dict(OmegaConf.select(config, key))
+            OmegaConf.update(config, key, value, merge=is_merged, force_add=True)
+        dataset: Loadable = make(OmegaConf.create({"dataset": config}), "dataset")
+        excluded = [column for column in description.excluded if column.name not in config["features"]]
+        for column in excluded:
+            log.warning("excluded column: %s (%s)", column.name, column.exclusion_reason)
+        for line in description.warnings:
             log.warning("%s", line)
-        return loadable, left_out
+        return dataset, [column.name for column in excluded]
 
-    def _classes(self, found: FileDescription, classes: Sequence[Any] | None) -> tuple[Any, ...]:
-        """In the order of the columns of predict_proba: sorted, as most classifiers have them, or as it is said."""
+    def _order_classes(self, description: FileDescription, classes: Sequence[Any] | None) -> tuple[Any, ...]:
+        """Return the classes in the order of the columns of predict_proba: by default sorted, as in scikit-learn."""
+        values = description.classes
         if classes is None:
-            texts = any(isinstance(one, str) for one in found.classes)
-            return tuple(sorted(found.classes, key=str) if texts else found.classes)
+            return tuple(sorted(values, key=str)) if any(isinstance(value, str) for value in values) else values
         match = make_matcher(classes)
-        if len(classes) != len(found.classes) or {match(str(one)) for one in found.classes} != set(range(len(classes))):
-            there = ", ".join(map(str, found.classes))
-            raise UserError(f"classes={list(classes)} are not the values of {self.label}, which are {there}.")
+        if len(classes) != len(values) or {match(str(value)) for value in values} != set(range(len(classes))):
+            raise UserError(
+                f"classes={list(classes)} are not the values of {self.label}, which are {', '.join(map(str, values))}."
+            )
         return tuple(classes)
 
-    def numbered(self, name: str, scores: pd.DataFrame) -> pd.DataFrame:
-        """Attributions with the numbers that a run gives the test rows; rows are known by the test rows' index."""
+    def number_instances(self, name: str, scores: pd.DataFrame) -> pd.DataFrame:
+        """Return attributions with the instance numbers of the run, found by the index of the test rows."""
         if not isinstance(scores, pd.DataFrame):
             raise UserError(f"attributions[{name!r}] must be a DataFrame, not a {type(scores).__name__}.")
         index = self.test.index
         if not index.is_unique:
-            raise UserError("the index of test has a label twice, so that attributions cannot be told apart by it.")
-        long = {"instance", "feature", "score"} <= set(scores.columns)
-        keys = pd.Index(scores["instance"]) if long else scores.index
-        places = index.get_indexer(keys)
-        if (places < 0).any():
+            raise UserError("the index of test has duplicates, so attributions cannot be matched to its rows by index.")
+        is_long = {"instance", "feature", "score"} <= set(scores.columns)
+        keys = pd.Index(scores["instance"]) if is_long else scores.index
+        positions = index.get_indexer(keys)
+        if (positions < 0).any():
             raise UserError(
-                f"attributions[{name!r}] tells of {keys[places < 0][0]!r}, which is not in the index of test. "
-                "A DataFrame with index=test.index has a row for each test row."
+                f"attributions[{name!r}] has a row for {keys[positions < 0][0]!r}, which is not in the index of test. "
+                "Use index=test.index, with a row for each test row."
             )
-        numbers = places + len(self.train)
-        return scores.assign(instance=numbers) if long else scores.reset_index(drop=True).assign(instance=numbers)
+        rows = scores if is_long else scores.reset_index(drop=True)
+        return rows.assign(instance=positions + len(self.train))
 
 
 def _check_distinct(feature: Feature, codes: Codes, values: pd.Series[Any]) -> None:
-    """Refuse values that share a code, such as NaN and inf: the model would get one for the other.
+    """Raise UserError if different values share a code, such as NaN and inf: the model could get the wrong one.
 
-    Equal numbers in different notations may share one.
+    Equal numbers in different notations may share a code.
     """
-    checked = codes == feature.missing_code if feature.kind == "number" else np.ones(len(codes), dtype=bool)
-    originals, _ = pd.factorize(values)  # -1 for all that pandas calls missing
-    first: dict[int, int] = {}
-    for row in np.flatnonzero(checked).tolist():
-        other = first.setdefault(int(codes[row]), row)
-        if originals[other] != originals[row]:
-            pair = " and ".join(sorted(shorten(str(values.iloc[place])) for place in (other, row)))
+    is_checked = codes == feature.missing_code if feature.kind == "number" else np.ones(len(codes), dtype=bool)
+    value_ids, _ = pd.factorize(values)  # -1 for each value that pandas counts as missing
+    first_rows: dict[int, int] = {}
+    for row in np.flatnonzero(is_checked).tolist():
+        first = first_rows.setdefault(int(codes[row]), row)
+        if value_ids[first] != value_ids[row]:
+            pair = " and ".join(sorted(shorten(str(values.iloc[position])) for position in (first, row)))
             raise UserError(
                 f"column {feature.name}: {pair} count as the same value, so that the model could get one for the "
                 "other. Replace one of them."
             )
 
 
-def _put(frame: pd.DataFrame, path: Path) -> None:
+def _write_parquet(frame: pd.DataFrame, path: Path) -> None:
     try:
         frame.to_parquet(path, index=False)
-    except (ValueError, TypeError, OverflowError) as error:  # a column of mixed types
+    except (ValueError, TypeError, OverflowError) as error:
         mixed = [name for name in frame if frame[name].map(type, na_action="ignore").nunique() > 1]
-        about = f"column {mixed[0]} holds values of several types" if mixed else " ".join(str(error).split())[:200]
-        raise UserError(f"{path.stem}: {about}. Make them all numbers, or all texts.") from error
+        reason = f"column {mixed[0]} holds values of several types" if mixed else " ".join(str(error).split())[:200]
+        raise UserError(f"{path.stem}: {reason}. Make them all numbers, or all texts.") from error
 
 
 @dataclass(frozen=True)
-class Asked(PredictionFunction, Fingerprinted):
-    """A function of a DataFrame, or a model's method, as the model of a run; it is trained already."""
+class FunctionModel(PredictionFunction, Fingerprinted):
+    """A trained model of which a function of a DataFrame returns the predictions."""
 
     function: Callable[[Any], Any]
-    frames: Frames
-    left_out: Sequence[str] = ()  # columns that are no features
-    # probabilities or labels; auto: as its answer to a few rows looks
-    gives: str = field(default="auto", metadata={"setting": True})
-    batch_size: int = field(default=10_000, metadata={"setting": True})
+    frames: DataFrames
+    excluded_columns: Sequence[str] = ()  # columns that are not features
+    gives: str = "auto"  # probabilities or labels; auto: inferred from its output for a few rows
+    batch_size: int = 10_000
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -166,56 +166,59 @@ class Asked(PredictionFunction, Fingerprinted):
         check_int("batch_size", self.batch_size, 1)
 
     def fingerprint(self) -> None:
-        """What its answers depend on is not known: nothing of it is taken from earlier runs."""
+        """Return None: nothing is taken from the cache, because the inputs of a function are not known."""
         return
 
     def source(self, dataset: Dataset) -> _FunctionPredictor:
-        """The function, as workers can be given it."""
+        """Return the source of predictions, which worker processes can receive."""
         from joblib import wrap_non_picklable_objects
 
-        # functions of a notebook or a script go to workers too
+        # Functions of a notebook or a script cannot be pickled.
         function = wrap_non_picklable_objects(self.function)
-        return _FunctionPredictor(dataset, "predict_proba", None, self.batch_size, function, self._columns(dataset))
+        columns = self._collect_values(dataset)
+        return _FunctionPredictor(dataset, "predict_proba", None, self.batch_size, function, columns)
 
-    def _columns(self, dataset: Dataset) -> Mapping[str, pd.Series[Any]]:
-        """Each column of the rows: of a feature its values by code, of one that never varies its value."""
-        whole = self.frames.whole
-        parts = (dataset.train, dataset.validation, dataset.test)
-        ids, codes = np.concatenate([part.ids for part in parts]), np.concatenate([part.codes for part in parts])
-        place = {feature.name: j for j, feature in enumerate(dataset.features)}
+    def _collect_values(self, dataset: Dataset) -> Mapping[str, pd.Series[Any]]:
+        """Return the original values of each feature by code, and the value of each constant column."""
+        rows = self.frames.all_rows
+        splits = (dataset.train, dataset.validation, dataset.test)
+        ids = np.concatenate([split.ids for split in splits])
+        all_codes = np.concatenate([split.codes for split in splits])
+        positions = {feature.name: j for j, feature in enumerate(dataset.features)}
         columns = {}
         for name in [str(column) for column in self.frames.train if column != self.frames.label]:
-            if name in place:
-                _check_distinct(dataset.features[place[name]], codes[:, place[name]], whole[name].take(ids))
-                known, first = np.unique(codes[:, place[name]], return_index=True)
-                rows = np.zeros(len(dataset.features[place[name]].values), dtype=np.int64)
-                rows[known] = ids[first]
-                columns[name] = whole[name].take(rows).reset_index(drop=True)
-            elif name in self.left_out and whole[name].nunique(dropna=False) == 1:
-                columns[name] = whole[name].head(1)
+            if name in positions:
+                feature, codes = dataset.features[positions[name]], all_codes[:, positions[name]]
+                _check_distinct(feature, codes, rows[name].take(ids))
+                used_codes, first = np.unique(codes, return_index=True)
+                rows_by_code = np.zeros(len(feature.values), dtype=np.int64)
+                rows_by_code[used_codes] = ids[first]
+                columns[name] = rows[name].take(rows_by_code).reset_index(drop=True)
+            elif name in self.excluded_columns and rows[name].nunique(dropna=False) == 1:
+                columns[name] = rows[name].head(1)
         return columns
 
 
 @dataclass(frozen=True)
 class _FunctionPredictor(Predictor):
-    """The function, given rows as the user's own DataFrame has them: names, order and types of columns."""
+    """The predictions of a function for rows with the names, order and types of the user's own columns."""
 
     function: Callable[[Any], Any]
-    columns: Mapping[str, pd.Series[Any]] = field(repr=False)
+    columns: Mapping[str, pd.Series[Any]] = field(repr=False)  # values by code, or the one value of a constant column
 
     @cached_property
-    def _places(self) -> Mapping[str, int]:
+    def _positions(self) -> Mapping[str, int]:
         return {feature.name: j for j, feature in enumerate(self.dataset.features)}
 
     def predict_raw(self, codes: Codes) -> Any:
-        """What the function says."""
-        return self.function(self.rows(codes))
+        """Return the output of the function."""
+        return self.function(self.build_frame(codes))
 
-    def rows(self, codes: Codes) -> pd.DataFrame:
-        """A DataFrame like the training rows."""
+    def build_frame(self, codes: Codes) -> pd.DataFrame:
+        """Return a DataFrame with the columns of the training rows."""
         zeros = np.zeros(len(codes), dtype=np.int64)
-        taken = {
-            name: column.take(codes[:, self._places[name]] if name in self._places else zeros).array
+        values = {
+            name: column.take(codes[:, self._positions[name]] if name in self._positions else zeros).array
             for name, column in self.columns.items()
         }
-        return pd.DataFrame(taken, copy=False)
+        return pd.DataFrame(values, copy=False)

@@ -1,9 +1,9 @@
-"""`load`: what a run found, as DataFrames."""
+"""The results of a run as DataFrames and figures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -12,71 +12,72 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.results.read import Results, read_results
+from cfeval_cli.results.read import StoredRun, read_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cfeval_cli.report.page.build import Report
 
+_MAX_LISTED_RUNS = 10
+
 
 @dataclass(frozen=True, repr=False)
-class Run(Results):
-    """The results of one complete run, with what the report says of them; docs/run-folder.md has the columns."""
+class Results(StoredRun):
+    """The results of one complete run, and what its report says; docs/run-folder.md describes the columns."""
 
     @cached_property
     def scores(self) -> pd.DataFrame:
         """A row for each metric, variant, explainer and instance."""
-        return self._parquet("scores.parquet")
+        return pd.read_parquet(self.folder / "scores.parquet")
 
     @cached_property
     def explanations(self) -> pd.DataFrame:
-        """A row for each instance and explainer: features by name, the most important first, and their scores."""
-        table, names = self._parquet("explanations.parquet"), self.data.features
-        return table.assign(features=_objects([[names[j] for j in row] for row in table["features"]]))
+        """A row for each instance and explainer: names of features, the most important first, and their scores."""
+        table = pd.read_parquet(self.folder / "explanations.parquet")
+        return table.assign(features=self._name_features(table))
 
     @cached_property
     def counterfactuals(self) -> pd.DataFrame:
-        """A row for each instance, explainer and access: features by name, and the values that they were given."""
-        table, data = self._parquet("counterfactuals.parquet"), self.data
+        """A row for each instance, explainer and access: names of the changed features, and their new values."""
+        table, data = pd.read_parquet(self.folder / "counterfactuals.parquet"), self.data
         values = [
             None if codes is None else [data.get_name(j, code) for j, code in zip(features, codes, strict=True)]
             for features, codes in zip(table["features"], table["codes"], strict=True)
         ]
-        names = [[data.features[j] for j in row] for row in table["features"]]
-        return table.assign(features=_objects(names), values=_objects(values))
+        return table.assign(features=self._name_features(table), values=_make_list_column(values))
 
     @property
     def advice(self) -> list[str]:
-        """Which explainer to take, in a sentence for each question; nothing of a run that recommends nothing."""
-        told = self._report.recommendation
-        return [] if told is None else list(told.headlines)
+        """Which explainer to use, one sentence for each question; empty if the run has no recommendation."""
+        recommendation = self._report.recommendation
+        return [] if recommendation is None else list(recommendation.headlines)
 
     @cached_property
     def recommendation(self) -> pd.DataFrame | None:
-        """The figures behind the advice, as the report shows them; None of a run that recommends nothing."""
-        told = self._report.recommendation
-        if told is None:
+        """The table behind the advice; None if the run has no recommendation."""
+        recommendation = self._report.recommendation
+        if recommendation is None:
             return None
-        rows = [[row.title.text, *row.texts] for row in told.table.rows]
-        return pd.DataFrame(rows, columns=pd.Index([title.text for title in told.table.header]))
+        rows = [[row.title.text, *row.texts] for row in recommendation.table.rows]
+        return pd.DataFrame(rows, columns=pd.Index([title.text for title in recommendation.table.header]))
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        """All figures by name, drawn anew, whether or not the run has files of them."""
+        """All figures by name, whether or not the run has files of them."""
         from cfeval_cli.report.page.build import draw_figures
 
         return {name: plot.figure for name, plot in draw_figures(self).items()}
 
     @property
     def report(self) -> Path | None:
-        """report.html, if the run has one."""
-        page = self.folder / "report.html"
-        return page if page.exists() else None
+        """The path of report.html; None if the run has no report."""
+        path = self.folder / "report.html"
+        return path if path.exists() else None
 
     @property
     def verdict(self) -> str:
-        """Which metric or explainer is to be believed, in one sentence."""
+        """Which metric agrees with the ground truth, or which explainer ranks first without one, in one sentence."""
         return self._report.verdict.headline
 
     @cached_property
@@ -85,36 +86,35 @@ class Run(Results):
 
         return Report(self)
 
-    def _parquet(self, name: str) -> pd.DataFrame:
-        return pd.read_parquet(self.folder / name)
+    def _name_features(self, table: pd.DataFrame) -> pd.Series[Any]:
+        """Return the names of the features of each row."""
+        return _make_list_column([[self.data.features[j] for j in row] for row in table["features"]])
 
     def __repr__(self) -> str:
         record = self.record
-        facts = f"{record.data.name}, {len(record.explainers)} explainers, {record.instances:,} instances"
-        return f"<Run {facts}: {self.folder}>"
+        summary = f"{record.data.name}, {len(record.explainers)} explainers, {record.instances:,} instances"
+        return f"<Results {summary}: {self.folder}>"
 
     def _repr_html_(self) -> str:
-        """For a notebook: the verdict and the first table; whatever comes from the data is escaped."""
+        """Return advice, verdict and first table for a notebook; text from the data is escaped."""
         from cfeval_cli.report.render.html import render_html, render_notes
 
         first = self._report.tables[0]
         table = render_html(first, caption=True) + render_notes(first)
-        advice = "".join(f"<p><strong>{escape(one)}</strong></p>" for one in self.advice)
+        advice = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in self.advice)
         return f"{advice}<p>{escape(self.verdict)}.</p>{table}<p>{escape(str(self.folder))}</p>"
 
 
-def load(folder: str | Path) -> Run:
-    """The run in a folder, every file as the run left it; UserError if it is not complete, or was changed."""
+def load(folder: str | Path) -> Results:
+    """Return the results of the run in a folder; UserError if it is not complete or a file was changed."""
     path = Path(folder).expanduser()
     runs = sorted(str(file.parent) for file in path.glob("*/run.json"))
     if runs and not (path / "run.json").exists():
-        kind = "the folder of a sweep" if (path / "multirun.yaml").exists() else "no run folder"
-        more = f" (and {len(runs) - 10:,} more)" * (len(runs) > 10)
-        raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:10])}{more}.")
-    results = read_results(path)
-    return Run(*(getattr(results, field.name) for field in fields(results)))
+        kind = "the folder of a sweep" if (path / "multirun.yaml").exists() else "not a run folder"
+        more = f" (and {len(runs) - _MAX_LISTED_RUNS:,} more)" if len(runs) > _MAX_LISTED_RUNS else ""
+        raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:_MAX_LISTED_RUNS])}{more}.")
+    return Results(**vars(read_results(path)))
 
 
-def _objects(values: Sequence[object]) -> pd.Series[Any]:
-    """A column of lists."""
-    return pd.Series(list(values), dtype=object)
+def _make_list_column(lists: Sequence[object]) -> pd.Series[Any]:
+    return pd.Series(list(lists), dtype=object)

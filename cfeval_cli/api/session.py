@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -43,14 +43,15 @@ def run_session(
     path = _make_folder(into)
     folder = RunFolder(path, [call])
     try:
-        with ExitStack() as stack:
-            stack.enter_context(folder.open())
-            stack.enter_context(_limit_threads())
-            stack.enter_context(_write_log(path / "run.log", progress))
-            stages = stack.enter_context(display_progress()) if progress else Progress()
+        with (
+            folder.open(),
+            _limit_threads(),
+            _write_log(path / "run.log", progress),
+            display_progress() if progress else nullcontext(Progress()) as stages,
+        ):
             with refuse_exit():
-                chosen = build_plan(config, components)
-            run_experiment(chosen, folder, stages)
+                plan = build_plan(config, components)
+            run_experiment(plan, folder, stages)
     except BaseException as error:
         if folder.has_begun:
             folder.close("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
@@ -63,9 +64,9 @@ def run_session(
 
 
 @contextmanager
-def issue_warnings(progress: bool, rename: Callable[[str], str] = str) -> Iterator[None]:
-    """Issue warnings of a run as Python warnings, unless progress shows them; `rename` is applied to each."""
-    with nullcontext() if progress else _handled_by(_WarningHandler(rename)):
+def issue_warnings(progress: bool, rewrite: Callable[[str], str] = str) -> Iterator[None]:
+    """Issue warnings of a run as Python warnings, unless progress shows them; `rewrite` is applied to each."""
+    with nullcontext() if progress else _add_handler(_WarningHandler(rewrite)):
         yield
 
 
@@ -105,33 +106,34 @@ def _find_caller() -> tuple[str, int]:
 
 
 class _WarningHandler(logging.Handler):
-    """Issues what a run logs as a warning as a UserWarning of the line that called cfeval."""
+    """Issue each warning that a run logs as a UserWarning at the line that called cfeval."""
 
-    def __init__(self, rename: Callable[[str], str]) -> None:
+    def __init__(self, rewrite: Callable[[str], str]) -> None:
         super().__init__(logging.WARNING)
-        self._rename, self._caller = rename, _find_caller()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is a warning; errors are raised."""
-        return record.levelno == logging.WARNING
+        self._rewrite, self._caller = rewrite, _find_caller()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Issue it, every time."""
-        message = escape_controls(self._rename(record.getMessage()), keep="\n")
-        warnings.warn_explicit(message, UserWarning, *self._caller)
+        """Issue a warning; errors are raised by the run."""
+        if record.levelno == logging.WARNING:
+            message = escape_controls(self._rewrite(record.getMessage()), keep="\n")
+            warnings.warn_explicit(message, UserWarning, *self._caller)
 
 
 @contextmanager
-def _handled_by(handler: logging.Handler) -> Iterator[None]:
-    """Give what cfeval logs to a handler too."""
+def _add_handler(handler: logging.Handler, level: int | None = None) -> Iterator[None]:
+    """Add a handler to cfeval's loggers, and set their level if one is given."""
     loggers = logging.getLogger("cfeval"), logging.getLogger("cfeval_cli")
+    levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
+        if level is not None:
+            logger.setLevel(level)
     try:
         yield
     finally:
-        for logger in loggers:
+        for logger, previous_level in zip(loggers, levels, strict=True):
             logger.removeHandler(handler)
+            logger.setLevel(previous_level)
         handler.close()
 
 
@@ -142,13 +144,12 @@ def _limit_threads() -> Iterator[None]:
 
     from cfeval_cli.seeding import use_one_thread
 
-    torch = (
-        use_one_thread() if "torch" in sys.modules else nullcontext()
-    )  # which reads the environment when it is loaded
+    # PyTorch reads the environment only when it is imported.
+    torch_limit = use_one_thread() if "torch" in sys.modules else nullcontext()
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))  # for libraries that are loaded only now
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))  # for libraries that are imported during the run
     try:
-        with torch, threadpool_limits(1):
+        with torch_limit, threadpool_limits(1):
             yield
     finally:
         for name, value in before.items():
@@ -158,18 +159,8 @@ def _limit_threads() -> Iterator[None]:
                 os.environ[name] = value
 
 
-@contextmanager
-def _write_log(path: Path, progress: bool) -> Iterator[None]:
+def _write_log(path: Path, progress: bool) -> AbstractContextManager[None]:
     """Write warnings, or with progress every message, to a file too."""
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
     handler.setFormatter(SafeFormatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
-    loggers = logging.getLogger("cfeval"), logging.getLogger("cfeval_cli")
-    levels = [logger.level for logger in loggers]
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.setLevel(logging.INFO if progress else level)
-    try:
-        with _handled_by(handler):
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    return _add_handler(handler, logging.INFO if progress else None)

@@ -10,7 +10,7 @@ from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, fixed
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.report.wording import format_p_value, join_names
-from cfeval_cli.results.read import Results
+from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.recommendation import AnswerEntry, ContestEntry, RecommendationRecord
 from cfeval_cli.results.record import RunRecord
 
@@ -29,7 +29,7 @@ class Recommendation:
     disagreements: Sequence[int] = ()  # instances on which the explainers disagree most
 
 
-def write_recommendation(results: Results) -> Recommendation | None:
+def write_recommendation(results: StoredRun) -> Recommendation | None:
     """Write the recommendation of a run; None if it has none, as on the white box of the paper."""
     try:
         advice = results.recommendation_record

@@ -72,8 +72,8 @@ class DataDescription:
 
 
 @dataclass(frozen=True)
-class Results:
-    """The results of one complete run; large tables are read when they are used."""
+class StoredRun:
+    """The record, tables and arrays of one complete run; large tables are read when they are used."""
 
     folder: Path
     record: RunRecord
@@ -167,7 +167,7 @@ class Results:
         return [vectors[span] for span in spans] if is_valid else None
 
 
-def read_results(path: Path, record: RunRecord | None = None) -> Results:
+def read_results(path: Path, record: RunRecord | None = None) -> StoredRun:
     """Return the results of a complete run; UserError if a file is missing or was changed.
 
     A run that is about to be complete gives its record, which is not in the folder yet.
@@ -184,7 +184,7 @@ def read_results(path: Path, record: RunRecord | None = None) -> Results:
         for file in (*files.values(), "costs.csv", "dataset.json", *_REQUIRED_TABLES):
             check_listed(record, file)
         findings = Findings(**{name: read_table(path / file) for name, file in files.items()})
-        return Results(path, record, findings, read_table(path / "costs.csv"), _read_description(path))
+        return StoredRun(path, record, findings, read_table(path / "costs.csv"), _read_description(path))
     except (OSError, ValueError, TypeError, LookupError, AttributeError, *RESOURCE_ERRORS) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} has no report: {' '.join(reason.split())}.") from error

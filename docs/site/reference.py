@@ -69,16 +69,17 @@ def summary(thing: Any) -> str:
 
 
 def api() -> str:
-    """Return a page on `evaluate`, `run`, `load` and `Run`, and on the classes that components derive from."""
+    """Return a page on `evaluate`, `run`, `load` and `Results`, and on the classes that components derive from."""
     from cfeval_cli import core
-    from cfeval_cli.api import Results, Run, evaluate, load, run
+    from cfeval_cli.api import Results, evaluate, load, run
+    from cfeval_cli.results.read import StoredRun
 
     lines = ["# Python", "", "[From Python](python.md) tells how these are used."]
     for function in (evaluate, run, load):
         lines += ["", f"## {function.__name__}", "", "```python", *_signature(function), "```", ""]
         lines += (inspect.getdoc(function) or "").splitlines()
-    lines += ["", "## Run", "", summary(Run), "", "| attribute | |", "| --- | --- |"]
-    attributes = {name: one for name, one in {**vars(Results), **vars(Run)}.items() if inspect.getdoc(one)}
+    lines += ["", "## Results", "", summary(Results), "", "| attribute | |", "| --- | --- |"]
+    attributes = {name: one for name, one in {**vars(StoredRun), **vars(Results)}.items() if inspect.getdoc(one)}
     lines += [f"| `{name}` | {_cell(summary(one))} |" for name, one in attributes.items() if not name.startswith("_")]
     lines += ["", "## Classes to derive from", "", "In `cfeval_cli.core`."]
     for kind in (core.Explainer, core.Metric, core.Truth, core.Removal, core.Search, core.Distance):

@@ -20,7 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 import cfeval_cli
-from cfeval_cli.api import Run, evaluate
+from cfeval_cli.api import Results, evaluate
 from cfeval_cli.cli.resume import read_resume_arguments
 from cfeval_cli.core import Access, Metric, Score
 from cfeval_cli.errors import Failure, UserError
@@ -63,7 +63,7 @@ def scores(test):
 
 
 @pytest.fixture(scope="module")
-def found(frames, tmp_path_factory) -> Run:
+def found(frames, tmp_path_factory) -> Results:
     """A run from Python."""
     train, test = frames
     return evaluate(
@@ -151,7 +151,7 @@ def test_components_are_given_as_objects_and_the_folder_is_made(frames, here, ca
     assert run.metrics.loc[run.metrics["metric"] == "changed", "value"].eq(1).all()
     assert run.folder.parent.parent == Path("outputs")
     again = {"explainers": ["omission", LastFeature(), LastFeature()], "settings": QUICK}
-    with pytest.raises(UserError, match="two are called last_feature"):
+    with pytest.raises(UserError, match="two objects have the name last_feature"):
         evaluate(predict_proba, *frames, label="paid", **again)
     with pytest.raises(UserError, match=r"metric\.posix_path: PosixPath is no Metric: derive it from"):
         evaluate(predict_proba, *frames, label="paid", metrics=["recall", Path()], settings=QUICK)
@@ -181,10 +181,10 @@ def test_what_others_have_set_is_as_it_was(frames, here):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"label": "payed"}, "label='payed' is no column of train. Did you mean paid?"),
+        ({"label": "payed"}, "label='payed' is not a column of train. Did you mean paid?"),
         ({"k": 9}, "k=9 is more than the 4 features of data"),
-        ({"k": 1, "settings": {"k": 2}}, "k is said twice"),
-        ({"settings": {"model": "tree"}}, "the model is what evaluate"),
+        ({"k": 1, "settings": {"k": 2}}, "k is given twice"),
+        ({"settings": {"model": "tree"}}, "evaluate(…) takes the model from its arguments"),
         ({"settings": {"model.batchsize": 3}}, "there is no setting model.batchsize. Did you mean batch_size?"),
         ({"settings": {"model.batch_size": 0}}, "model.batch_size must be a whole number"),
         ({"settings": {"dataset.imutable": ["age"]}}, "has no setting 'imutable'. Did you mean immutable?"),
@@ -193,8 +193,8 @@ def test_what_others_have_set_is_as_it_was(frames, here):
         ({"explainers": ["lmie"]}, "there is no explainer 'lmie'. Did you mean lime?"),
         ({"classes": ["good", "bad"]}, "are not the values of paid, which are no, yes"),
         ({"predict_proba": 3}, "predict_proba must be a function of a DataFrame"),
-        ({"attributions": {"a b": None}}, "a name is of letters"),
-        ({"attributions": {"mine": pd.DataFrame({"age": [1.0]}, ["x"])}}, "tells of 'x', which is not in the index"),
+        ({"attributions": {"a b": None}}, "use letters, digits"),
+        ({"attributions": {"mine": pd.DataFrame({"age": [1.0]}, ["x"])}}, "has a row for 'x', which is not"),
         ({"attributions": {"mine": pd.DataFrame({"agee": [1.0]}, ["row 1"])}}, "neither a column for a feature"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -215,7 +215,7 @@ def test_how_far_it_is_can_be_seen_and_an_explainer_that_fails_everywhere_is_a_w
             predict_proba, *frames, label="paid", explainers=["random", "omission"], attributions={"mine": empty},
             metrics=["validity"], n_explain=5, settings=QUICK, progress=True,
         )  # fmt: skip
-    assert run.record.explained["mine"].failures == 5
+    assert run.record.explained["mine"].faults == 5
     shown = capsys.readouterr().err
     assert "explain: random: 5 to do" in shown and "explain: random" in (run.folder / "run.log").read_text()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.api.frames import Asked, Frames
+from cfeval_cli.api.frames import DataFrames, FunctionModel
 from cfeval_cli.errors import UserError
 from tests.tables import loans, predict_proba
 
@@ -29,29 +29,29 @@ def mixed(size=120):
 
 def given(frames, tmp_path, **settings):
     """The dataset and the model as a run has them."""
-    table, left_out = frames.table(tmp_path, "mine", None, settings)
+    table, excluded = frames.make_dataset(tmp_path, "mine", None, settings)
     dataset = table.load(tmp_path, 0)
-    return dataset, Asked(predict_proba, frames, left_out).source(dataset)
+    return dataset, FunctionModel(predict_proba, frames, excluded).source(dataset)
 
 
 def test_rows_come_back_as_they_were_whatever_their_types(tmp_path):
     table = mixed()
-    frames = Frames(table[:90], table[90:], "paid")
+    frames = DataFrames(table[:90], table[90:], "paid")
     dataset, source = given(frames, tmp_path)
     assert [feature.kind for feature in dataset.features] == [
         "number", "category", "category", "number", "category", "number", "category",
     ]  # fmt: skip
     wanted = table.drop(columns=["paid", "id"])
     for part in (dataset.train, dataset.validation, dataset.test):
-        pd.testing.assert_frame_equal(source.rows(part.codes), wanted.iloc[part.ids].reset_index(drop=True))
+        pd.testing.assert_frame_equal(source.build_frame(part.codes), wanted.iloc[part.ids].reset_index(drop=True))
     again = pickle.loads(pickle.dumps(source))  # as workers are given it
-    pd.testing.assert_frame_equal(again.rows(dataset.test.codes), source.rows(dataset.test.codes))
+    pd.testing.assert_frame_equal(again.build_frame(dataset.test.codes), source.build_frame(dataset.test.codes))
     np.testing.assert_array_equal(again.predict_raw(dataset.test.codes), source.predict_raw(dataset.test.codes))
 
 
 def test_the_test_rows_are_all_of_test_and_validation_comes_from_train(tmp_path):
     table = loans()
-    dataset, _ = given(Frames(table[:150], table[150:], "paid"), tmp_path)
+    dataset, _ = given(DataFrames(table[:150], table[150:], "paid"), tmp_path)
     assert dataset.test.ids.tolist() == list(range(150, 200))
     assert sorted([*dataset.train.ids, *dataset.validation.ids]) == list(range(150))
     labels = np.concatenate([dataset.train.labels, dataset.validation.labels, dataset.test.labels])
@@ -60,8 +60,8 @@ def test_the_test_rows_are_all_of_test_and_validation_comes_from_train(tmp_path)
 
 
 def test_a_function_of_a_script_goes_to_workers():
-    frames = Frames(loans(), loans(seed=1), "paid")
-    asked = Asked(lambda rows: np.full(len(rows), 0.5), frames)
+    frames = DataFrames(loans(), loans(seed=1), "paid")
+    asked = FunctionModel(lambda rows: np.full(len(rows), 0.5), frames)
     with pytest.raises(AttributeError):
         pickle.dumps(asked.function)
     assert asked.fingerprint() is None
@@ -81,22 +81,22 @@ def test_classes_stand_in_the_order_of_the_columns_of_the_answer(values, classes
     table = loans()
     table["paid"] = np.where(table["paid"] == "yes", values[1], values[0])
     table["paid"] = table["paid"].astype(type(values[0]) if not isinstance(values[0], str) else object)
-    made, _ = Frames(table[:150], table[150:], "paid").table(tmp_path, "mine", classes, {})
+    made, _ = DataFrames(table[:150], table[150:], "paid").make_dataset(tmp_path, "mine", classes, {})
     assert made.load(tmp_path, 0).classes == wanted
 
 
 def test_attributions_go_by_the_index_of_test():
     table = loans()
-    frames = Frames(table[:150], table[150:].set_axis([f"r{i}" for i in range(50)]), "paid")
+    frames = DataFrames(table[:150], table[150:].set_axis([f"r{i}" for i in range(50)]), "paid")
     wide = pd.DataFrame({"age": [1.0, 2.0]}, ["r7", "r3"])
-    assert frames.numbered("mine", wide)["instance"].tolist() == [157, 153]
+    assert frames.number_instances("mine", wide)["instance"].tolist() == [157, 153]
     long = pd.DataFrame({"instance": ["r0", "r0"], "feature": ["age", "home"], "score": [1.0, 2.0]})
-    assert frames.numbered("mine", long)["instance"].tolist() == [150, 150]
-    twice = Frames(table[:150], table[150:].set_axis([0] * 50), "paid")
+    assert frames.number_instances("mine", long)["instance"].tolist() == [150, 150]
+    twice = DataFrames(table[:150], table[150:].set_axis([0] * 50), "paid")
     with pytest.raises(UserError, match=r"attributions\['mine'\] must be a DataFrame, not a list"):
-        frames.numbered("mine", [[1.0, 2.0]])
-    with pytest.raises(UserError, match="has a label twice"):
-        twice.numbered("mine", wide)
+        frames.number_instances("mine", [[1.0, 2.0]])
+    with pytest.raises(UserError, match="has duplicates"):
+        twice.number_instances("mine", wide)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_attributions_go_by_the_index_of_test():
 def test_what_is_wrong_with_a_frame_is_told(change, message, tmp_path):
     table = loans()
     with pytest.raises(UserError, match=message):
-        Frames(change(table[:150]), table[150:].assign(paid="no"), "paid").table(tmp_path, "mine", None, {})
+        DataFrames(change(table[:150]), table[150:].assign(paid="no"), "paid").make_dataset(tmp_path, "mine", None, {})
 
 
 def test_amounts_dates_and_infinite_numbers_reach_the_model_as_they_were(tmp_path, caplog):
@@ -122,12 +122,12 @@ def test_amounts_dates_and_infinite_numbers_reach_the_model_as_they_were(tmp_pat
     table["start"] = pd.Timestamp("2022-01-01") + pd.to_timedelta(np.arange(120) % 50, unit="D")
     table["fee"] = [f"${1000 + i % 40:,}" for i in range(120)]
     table["ratio"] = np.where(np.arange(120) == 7, np.inf, np.arange(120) % 9 / 2)
-    dataset, source = given(Frames(table[:90], table[90:], "paid"), tmp_path)
+    dataset, source = given(DataFrames(table[:90], table[90:], "paid"), tmp_path)
     kinds = {feature.name: feature.kind for feature in dataset.features}
     assert [kinds[name] for name in ("start", "fee", "ratio")] == ["number"] * 3
     wanted = table.drop(columns="paid").iloc[dataset.train.ids].reset_index(drop=True)
     pd.testing.assert_frame_equal(
-        source.rows(dataset.train.codes)[["start", "fee", "ratio"]], wanted[["start", "fee", "ratio"]]
+        source.build_frame(dataset.train.codes)[["start", "fee", "ratio"]], wanted[["start", "fee", "ratio"]]
     )
     assert "ratio: 1 infinite cell counts as missing ('inf')." in caplog.text
 
@@ -144,4 +144,4 @@ def test_values_that_share_a_code_are_refused(tmp_path, name, values, message):
     table = loans(120, seed=1)
     table[name] = values * 30
     with pytest.raises(UserError, match=message):
-        given(Frames(table[:90], table[90:], "paid"), tmp_path)
+        given(DataFrames(table[:90], table[90:], "paid"), tmp_path)

@@ -42,7 +42,7 @@ def test_a_script_runs(path, capsys, tmp_path):
     runpy.run_path(str(path), run_name="__main__")
     shown = capsys.readouterr().out
     assert ("report.html" in shown) == (path.stem == "own_model") and "nan" not in shown.lower()
-    assert {"own_model": "omission", "own_metric": "left"}[path.stem] in shown
+    assert {"own_model": "omission", "own_metric": "probability_after_edit"}[path.stem] in shown
     assert len(list(tmp_path.glob("outputs/*/*/run.json"))) == 1
 
 
@@ -58,7 +58,7 @@ def test_the_notebook_runs_from_top_to_bottom():
     names: dict[str, object] = {}
     for cell in cells:
         exec(compile(cell, "notebook", "exec"), names)
-    assert "<table " in names["run"]._repr_html_() and names["figure"].get_figwidth() > 0
+    assert "<table " in names["results"]._repr_html_() and names["figure"].get_figwidth() > 0
 
 
 def test_the_page_on_python_runs(tmp_path):
@@ -66,7 +66,7 @@ def test_the_page_on_python_runs(tmp_path):
     names: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S):
         exec(compile(block, "python.md", "exec"), names)
-    assert names["run"].folder.exists()
+    assert names["results"].folder.exists()
 
 
 def test_every_example_is_listed():

@@ -32,7 +32,7 @@ from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.report.titles import name_truths
-from cfeval_cli.results.read import Results
+from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 
@@ -50,7 +50,7 @@ _PARTS = {
 class Report:
     """The tables, texts, figures and page of one run. Each part is made once, however many files contain it."""
 
-    results: Results
+    results: StoredRun
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -160,7 +160,7 @@ def _use_python_strings(table: pd.DataFrame) -> pd.DataFrame:
     return table.astype({name: object for name, kind in table.dtypes.items() if isinstance(kind, pd.StringDtype)})
 
 
-def draw_figures(results: Results) -> dict[str, Plot]:
+def draw_figures(results: StoredRun) -> dict[str, Plot]:
     """Return all figures of a run by name, in the order of the page."""
     figures = plots.draw_plots(results.findings, results.costs, results.record)
     order = [name for names in _PARTS.values() for name in names]

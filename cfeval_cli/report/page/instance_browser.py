@@ -13,7 +13,7 @@ import pandas as pd
 from cfeval_cli.core import ABSENT, NO_FEATURE, Codes, Floats, Ints
 from cfeval_cli.core.ranking import top
 from cfeval_cli.report.titles import name_truths
-from cfeval_cli.results.read import Results
+from cfeval_cli.results.read import StoredRun
 
 MAX_INSTANCES = 300
 _MAX_BYTES = 2_500_000  # of the instances as JSON
@@ -95,7 +95,7 @@ def select_spread(probability: Floats, count: int) -> Ints:
     return np.asarray(np.sort(order[places]))
 
 
-def build_browser(results: Results, required_ids: Sequence[int] = ()) -> InstanceBrowser:
+def build_browser(results: StoredRun, required_ids: Sequence[int] = ()) -> InstanceBrowser:
     """Build the browser of some instances, the required ones among them; fewer if they take too many bytes."""
     ids, predictions = results.predictions["instance"].to_numpy(), _summarize_predictions(results.predictions)
     required = np.flatnonzero(np.isin(ids, required_ids))
@@ -118,7 +118,7 @@ def _summarize_predictions(predicted: pd.DataFrame) -> Floats:
     return predicted["predicted"].to_numpy(float)
 
 
-def _build(results: Results, ids: Sequence[int]) -> InstanceBrowser:
+def _build(results: StoredRun, ids: Sequence[int]) -> InstanceBrowser:
     data, record = results.data, results.record
     explainers, levels = results.displayed_explainers[:_MAX_EXPLAINERS], list(record.levels)
     numbers: dict[str, int] = {}  # of the names of values
@@ -179,7 +179,7 @@ def _build(results: Results, ids: Sequence[int]) -> InstanceBrowser:
     )
 
 
-def _find_reference_features(results: Results, ids: Sequence[int]) -> dict[str, Ints]:
+def _find_reference_features(results: StoredRun, ids: Sequence[int]) -> dict[str, Ints]:
     """Return the k most important features (n, k) by each ground truth, the leading one first; none without a truth."""
     if "truth.parquet" not in results.record.files:
         return {}

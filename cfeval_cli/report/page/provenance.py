@@ -10,7 +10,7 @@ from cfeval_cli.core import Quantity
 from cfeval_cli.report.instance_counts import support_notes
 from cfeval_cli.report.notes import HALF, absent_notes, group_by_reason
 from cfeval_cli.report.titles import select_quantity
-from cfeval_cli.results.read import Results
+from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.record import RunRecord
 
 _MAX_NAMED_EXPLAINERS = 20
@@ -22,7 +22,7 @@ _INCOMPLETE_NOTES = {
 }
 
 
-def list_warnings(results: Results) -> list[str]:
+def list_warnings(results: StoredRun) -> list[str]:
     """Return what limits the results: partial data, low coverage, failures, and values that were not computed."""
     record, metrics = results.record, results.findings.metrics
     settings, data = record.settings, record.data
