@@ -262,7 +262,7 @@ def test_shap_values_of_class_1_are_noticed_and_the_report_is_told(frames, here)
     assert "multiply those of instances predicted as no by -1" in doubt
     given["mine"] *= np.where(predict_proba(test)[:, [1]] > 0.5, 1, -1)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message=".*wrong sign")
         run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
     assert run.record.doubts == []
 
