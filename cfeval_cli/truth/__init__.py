@@ -1,1 +1,1 @@
-"""Definitions of what truly matters to a model, one file each."""
+"""Ground truths: definitions of the importance of features to a model, one file each."""

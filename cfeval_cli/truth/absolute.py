@@ -1,4 +1,4 @@
-"""The size of an effect."""
+"""Ground truth `absolute`: the absolute effect of a feature."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from cfeval_cli.core import Dataset, Floats, HasAdditiveEffects, HasEmbeddings, 
 
 @dataclass(frozen=True)
 class Absolute(Truth):
-    """How much a value adds to the predicted class or takes from it. Moving a constant into a feature changes it."""
+    """Absolute value of the effect of a feature on the logit of the predicted class.
+
+    It is not identifiable: moving a constant from the bias into a feature changes it, but no prediction.
+    """
 
     name = "absolute"
     question = "paper"
     arbitrary = True
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Sums of effects that begin at an origin, which embeddings have."""
+        """Return the reason for models without effects, or without embeddings, which define zero."""
         return spec.missing_ability_reason(HasAdditiveEffects, HasEmbeddings)
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
-        """|c_j(x_j)|."""
+        """Return |c_j(x_j)|."""
         return np.abs(model.compute_effects(rows.codes, rows.labels))

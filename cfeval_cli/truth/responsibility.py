@@ -1,4 +1,4 @@
-"""What the decision hangs on."""
+"""Ground truth `responsibility`: one over the size of the smallest set of features that flips the prediction."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from cfeval_cli.core import (
     TruthEstimate,
 )
 from cfeval_cli.errors import check_int
-from cfeval_cli.truth.alternatives import cost, tried
+from cfeval_cli.truth.alternatives import count_alternatives, evaluate_alternatives
 
-_CELLS = 1 << 22  # numbers of a table in memory
-_PAIRS = 2  # features of the largest sets that are tried
+_MAX_ARRAY_SIZE = 1 << 22  # numbers in one array
 
 
 @dataclass(frozen=True)
 class Responsibility(Truth):
-    """1 / size of the smallest set with the feature that can flip the prediction, none of its parts can; else 0.
+    """1 / size of the smallest set with the feature that can flip the prediction while no subset can; 0 if none can.
 
-    Of a number: by the values that a search tries. Exact for trees. Of other models only single features and
-    pairs are searched: a feature that flips in larger sets only counts 0.
+    Numbers take the candidate values of the searches. The values are exact for trees. For other models only single
+    features and pairs are searched: a feature that flips the prediction only in larger sets has the value 0.
     """
 
-    budget: int = 50_000  # model rows an instance at most; a tree costs none
+    budget: int = 50_000  # largest number of model evaluations per instance; trees need none
 
     name = "responsibility"
     question = "change"
@@ -44,84 +43,90 @@ class Responsibility(Truth):
         check_int("budget", self.budget, 1)
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Any model, if the values are not too many."""
-        rows = cost(spec.dataset)
-        if spec.supports(HasLeaves) or rows <= self.budget:
+        """Return the reason for models other than trees on data with too many values."""
+        n_rows = count_alternatives(spec.dataset)
+        if spec.supports(HasLeaves) or n_rows <= self.budget:
             return None
-        return f"needs {rows:,} model rows an instance, more than truth.responsibility.budget={self.budget}"
+        return f"needs {n_rows:,} model evaluations per instance, more than truth.responsibility.budget={self.budget}"
 
     def asks(self, spec: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
         return not spec.supports(HasLeaves)
 
     def cost(self, spec: ModelSpec) -> int:
-        """Every other value of every feature, and of two if that is allowed."""
-        single, both = cost(spec.dataset), cost(spec.dataset, _PAIRS)
-        return single + both if single + both <= self.budget else single
+        """Return the number of other values of all features, with those of all pairs if the budget suffices."""
+        n_single = count_alternatives(spec.dataset)
+        n_with_pairs = n_single + count_alternatives(spec.dataset, 2)
+        return n_with_pairs if n_with_pairs <= self.budget else n_single
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
-        """The value alone."""
+        """Return the importance without its error."""
         return self.found(dataset, model, rows).importance
 
     def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
-        """From the leaves of a tree, or by trying every value."""
+        """Compute the importance from the leaves of a tree, or by evaluating all values of features and pairs."""
         if model.has_leaves:
-            return TruthEstimate(of_tree(dataset, model.get_leaves(), rows))
-        alone = _alone(dataset, model, rows)
-        values = alone.astype(np.float64)
-        pairs = cost(dataset) + cost(dataset, _PAIRS) <= self.budget
-        if pairs:
-            _add_pairs(dataset, model, rows, alone, values)
+            return TruthEstimate(compute_tree_responsibility(dataset, model.get_leaves(), rows))
+        flips_alone = _find_single_flips(dataset, model, rows)
+        values = flips_alone.astype(np.float64)
+        has_pairs = count_alternatives(dataset) + count_alternatives(dataset, 2) <= self.budget
+        if has_pairs:
+            _add_pairs(dataset, model, rows, flips_alone, values)
         importance = np.where(rows.codes == ABSENT, -np.inf, values)
-        if np.count_nonzero(dataset.is_changeable) <= (_PAIRS if pairs else 1):
+        if np.count_nonzero(dataset.is_changeable) <= (2 if has_pairs else 1):
             return TruthEstimate(importance)
-        # a larger set can give a feature of value 0 a positive value: by how much is not known
+        # A larger set can give a feature of value 0 a positive value, so that the error is not known.
         unknown = np.full(len(rows), np.nan)
         return TruthEstimate(
-            importance, unknown, "searched up to sets of two" if pairs else "searched single features only"
+            importance, unknown, "searched up to sets of two" if has_pairs else "searched single features only"
         )
 
 
-def _alone(dataset: Dataset, model: ModelClient, rows: Rows) -> Bools:
-    """Whether each feature (n, M) can flip the prediction by itself."""
-    alone = np.zeros(rows.codes.shape, dtype=bool)
+def _find_single_flips(dataset: Dataset, model: ModelClient, rows: Rows) -> Bools:
+    """Return whether each feature (n, M) can flip the prediction by itself."""
+    flips_alone = np.zeros(rows.codes.shape, dtype=bool)
     for j in np.flatnonzero(dataset.is_changeable).tolist():
-        for some, _, flips, _ in tried(dataset, model, rows, (j,)):
-            alone[some, j] = flips.any(axis=1)
-    return alone
+        for batch in evaluate_alternatives(dataset, model, rows, (j,)):
+            flips_alone[batch.rows, j] = batch.is_flip.any(axis=1)
+    return flips_alone
 
 
-def _add_pairs(dataset: Dataset, model: ModelClient, rows: Rows, alone: Bools, values: Floats) -> None:
-    """Write 1/2 for features that flip with another one, neither of which flips alone."""
-    for pair in combinations(np.flatnonzero(dataset.is_changeable).tolist(), _PAIRS):
-        open_to = np.flatnonzero(~alone[:, pair].any(axis=1))
-        for some, _, flips, _ in tried(dataset, model, rows.take(open_to), pair):
-            both = open_to[some][flips.any(axis=1)]
-            values[both[:, None], pair] = 1 / _PAIRS
+def _add_pairs(dataset: Dataset, model: ModelClient, rows: Rows, flips_alone: Bools, values: Floats) -> None:
+    """Set the values of pairs that can flip the prediction, while neither feature can alone, to 1/2."""
+    for pair in combinations(np.flatnonzero(dataset.is_changeable).tolist(), 2):
+        candidates = np.flatnonzero(~flips_alone[:, pair].any(axis=1))
+        for batch in evaluate_alternatives(dataset, model, rows.take(candidates), pair):
+            flipped = candidates[batch.rows][batch.is_flip.any(axis=1)]
+            values[flipped[:, None], pair] = 1 / 2
 
 
-def of_tree(dataset: Dataset, leaves: Leaves, rows: Rows) -> Floats:
-    """From the contrastive explanations: minimal ones among the sets in which x disagrees with another class's leaf."""
-    classes, width = leaves.probabilities.argmax(axis=1), dataset.n_features
+def compute_tree_responsibility(dataset: Dataset, leaves: Leaves, rows: Rows) -> Floats:
+    """Return the responsibility (n, M) for a tree.
+
+    The features that x must change to reach a leaf of another class are a set that flips the prediction; the minimal
+    ones of these sets decide.
+    """
+    classes, n_features = leaves.probabilities.argmax(axis=1), dataset.n_features
     values = np.zeros(rows.codes.shape)
-    step = max(1, _CELLS // (len(classes) * max(len(classes), width)))
+    step = max(1, _MAX_ARRAY_SIZE // (len(classes) * max(len(classes), n_features)))
     for start in range(0, len(rows), step):
-        some = rows.take(slice(start, start + step))
-        apart = np.stack([~leaves.accepts(j, some.codes[:, j]) for j in range(width)], axis=2)  # (n, L, M)
-        open_to = np.stack([_reachable(dataset, leaves, j, some) for j in range(width)], axis=2)
-        can = (classes != some.labels[:, None]) & (open_to | ~apart).all(axis=2)
-        sets = apart.astype(np.float32)
+        batch = rows.take(slice(start, start + step))
+        # (n, L, M): whether x has to change a feature to reach a leaf, and whether it can.
+        must_change = np.stack([~leaves.accepts(j, batch.codes[:, j]) for j in range(n_features)], axis=2)
+        can_change = np.stack([_find_reachable_leaves(dataset, leaves, j, batch) for j in range(n_features)], axis=2)
+        is_reachable = (classes != batch.labels[:, None]) & (can_change | ~must_change).all(axis=2)
+        sets = must_change.astype(np.float32)
         sizes = sets.sum(axis=2)
-        beyond = sets @ (1 - sets).transpose(0, 2, 1)  # (n, L, L): how much of the first is not in the second
-        inside = (beyond == 0) & (sizes[:, :, None] < sizes[:, None, :]) & can[:, :, None]
-        minimal = can & ~inside.any(axis=1)
-        share = np.where(minimal, 1.0 / np.maximum(sizes, 1.0), 0.0)
-        values[start : start + step] = (apart * share[:, :, None]).max(axis=1, initial=0.0)
+        n_outside = sets @ (1 - sets).transpose(0, 2, 1)  # (n, L, L): features of the first set not in the second
+        is_subset = (n_outside == 0) & (sizes[:, :, None] < sizes[:, None, :]) & is_reachable[:, :, None]
+        is_minimal = is_reachable & ~is_subset.any(axis=1)
+        share = np.where(is_minimal, 1.0 / np.maximum(sizes, 1.0), 0.0)
+        values[start : start + step] = (must_change * share[:, :, None]).max(axis=1, initial=0.0)
     return values
 
 
-def _reachable(dataset: Dataset, leaves: Leaves, feature: int, rows: Rows) -> Bools:
-    """Whether each leaf (n, L) takes a value that a row's may be exchanged for."""
-    allowed = dataset.find_allowed(feature, rows.codes[:, feature])
-    taken = leaves.boxes[feature][:, dataset.get_alternatives(feature)]
-    return np.asarray(allowed.astype(np.float32) @ taken.T.astype(np.float32) > 0)
+def _find_reachable_leaves(dataset: Dataset, leaves: Leaves, feature: int, rows: Rows) -> Bools:
+    """Return whether each leaf (n, L) accepts a value to which a feature of each row may change."""
+    is_allowed = dataset.find_allowed(feature, rows.codes[:, feature])
+    is_accepted = leaves.boxes[feature][:, dataset.get_alternatives(feature)]
+    return np.asarray(is_allowed.astype(np.float32) @ is_accepted.T.astype(np.float32) > 0)

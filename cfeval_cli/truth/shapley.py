@@ -1,4 +1,4 @@
-"""What a value contributes, as the Shapley value has it."""
+"""Ground truth `shapley`: the Shapley value of a feature."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from cfeval_cli.core.memory import numbers_of
 from cfeval_cli.errors import check_float, check_int
 from cfeval_cli.seeding import make_stream
 
-_FIRST = 32  # pairs of orders before an error is believed; then twice as many each time
-_ROWS = 1 << 16  # rows that a model is asked about at once
-_CELLS = 1 << 22  # numbers of a table in memory
-_BITS = 62  # answers that one whole number can hold
-_NOISE = 1e-12  # of sums of probabilities
-_MOST = 10  # features whose coalitions are all tried
+_FIRST_SAMPLE_SIZE = 32  # pairs of orders, before the first standard error; doubled each time
+_MAX_BATCH_ROWS = 1 << 16
+_MAX_ARRAY_SIZE = 1 << 22  # numbers in one array
+_MAX_PACKED_FEATURES = 62  # booleans that one whole number can hold
+_ROUNDING_ERROR = 1e-12  # of sums of probabilities
+_MAX_EXACT_FEATURES = 10  # of more features not all coalitions are evaluated
 
 
 @dataclass(frozen=True)
 class Shapley(Truth):
-    """How much a value adds to the prediction, on average over the orders in which features could become known.
+    """Mean contribution of a feature over all orders in which features are added, with training rows as background.
 
-    What is not known yet is as in a training row. Of the logit for additive models, where it is the effect less its
-    mean; of the predicted class's probability for all others.
+    It is the contribution to the logit for additive models, where it is the effect minus its mean, and to the
+    probability of the predicted class for all others.
     """
 
     seed: int = 0
-    background: int = 1000  # training rows that stand for what is not known, where no formula takes all
-    error: float = 0.005  # the standard error that is good enough
-    budget: int = 20_000  # model rows an instance at most
+    background: int = 1000  # number of training rows, for models without a closed form, which uses all
+    error: float = 0.005  # the standard error at which sampling stops
+    budget: int = 20_000  # largest number of model evaluations per instance
 
     name = "shapley"
     question = "contribution"
@@ -57,11 +57,11 @@ class Shapley(Truth):
         check_int("budget", self.budget, 1)
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Any model that tells probabilities of tables."""
+        """Return the reason for models without probabilities, and for texts unless there is a closed form."""
         if spec.supports(HasAdditiveEffects) or spec.supports(HasLeaves):
             return None
         if spec.dataset.kind == "text":
-            return "would put words of one text into another, of which only a sum or a tree can be asked"
+            return "needs an additive model or a tree on texts; others would be evaluated on mixtures of two texts"
         return spec.missing_ability_reason(Probabilistic)
 
     def asks(self, spec: ModelSpec) -> bool:
@@ -69,114 +69,112 @@ class Shapley(Truth):
         return not spec.supports(HasAdditiveEffects) and not spec.supports(HasLeaves)
 
     def cost(self, spec: ModelSpec) -> int:
-        """What it may take."""
+        """Return the largest number of evaluations."""
         return self.budget
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
-        """The value alone."""
+        """Return the importance without its error."""
         return self.found(dataset, model, rows).importance
 
     def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
-        """By the cheapest way that is exact, else from a sample of orders."""
+        """Compute the values by the cheapest exact algorithm, or estimate them from a sample of orders."""
         if model.has_effects:
-            centred = model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[rows.labels]
-            return TruthEstimate(np.where(rows.codes == ABSENT, -np.inf, centred))
+            values = model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[rows.labels]
+            return TruthEstimate(np.where(rows.codes == ABSENT, -np.inf, values))
         if model.has_leaves:
-            return TruthEstimate(_without_noise(of_tree(model.get_leaves(), dataset.train.codes, rows)))
-        background = self._background(dataset)
-        reads = model.get_used_features()
-        players = np.arange(dataset.n_features) if reads is None else np.flatnonzero(reads)
+            return TruthEstimate(_round_to_zero(compute_tree_values(model.get_leaves(), dataset.train.codes, rows)))
+        background = self._draw_background(dataset)
+        is_used = model.get_used_features()
+        players = np.arange(dataset.n_features) if is_used is None else np.flatnonzero(is_used)
         values = np.zeros(rows.codes.shape)
-        cost = _coalition_rows(background, players) if len(players) <= _MOST else self.budget + 1
-        if cost <= self.budget:
-            values[:, players] = of_coalitions(model, background, players, rows)
+        is_exact = len(players) <= _MAX_EXACT_FEATURES and _count_coalition_rows(background, players) <= self.budget
+        if is_exact:
+            values[:, players] = compute_coalition_values(model, background, players, rows)
             return TruthEstimate(
-                _without_noise(values), method=f"exact, {len(background):,} training rows as background"
+                _round_to_zero(values), method=f"exact, {len(background):,} training rows as background"
             )
-        values[:, players], errors = self._sampled(model, background, players, rows)
+        values[:, players], errors = self._estimate(model, background, players, rows)
         return TruthEstimate(
-            _without_noise(values),
+            _round_to_zero(values),
             errors.max(axis=1, initial=0.0),
             f"sampled, {len(background):,} training rows as background",
         )
 
-    def _background(self, dataset: Dataset) -> Codes:
-        """Training rows, the same for all instances."""
+    def _draw_background(self, dataset: Dataset) -> Codes:
+        """Return training rows, the same for all instances."""
         train = dataset.train.codes
         size = min(self.background, len(train))
         return train[np.sort(make_stream(self.seed, "truth.shapley").choice(len(train), size, replace=False))]
 
-    def _sampled(self, model: ModelClient, background: Codes, players: Ints, rows: Rows) -> tuple[Floats, Floats]:
-        """Values (n, P) and their standard errors, from pairs of an order and its reverse, until they are small."""
-        draws = [make_stream(self.seed, "truth.shapley", one) for one in rows.ids.tolist()]
-        most = max(2, self.budget // (2 * len(players) - 1))  # pairs
-        total, squares = np.zeros((len(rows), len(players))), np.zeros((len(rows), len(players)))
-        done = np.zeros(len(rows), dtype=np.int64)
-        waiting, wanted = np.arange(len(rows)), min(_FIRST, most)
-        while len(waiting):
-            size = max(1, _ROWS // (wanted * 2 * len(players)))
-            for start in range(0, len(waiting), size):
-                some = waiting[start : start + size]
-                rounds = int(wanted - done[some[0]])  # those that still wait have had the same number
-                found = _pairs(model, background, players, rows.take(some), [draws[i] for i in some], rounds)
-                total[some] += found.sum(axis=1)
-                squares[some] += (found**2).sum(axis=1)
-            done[waiting] = wanted
-            errors = _errors(total[waiting], squares[waiting], wanted)
-            waiting = waiting[errors.max(axis=1) > self.error] if wanted < most else waiting[:0]
-            wanted = min(2 * wanted, most)
-        return total / done[:, None], _errors(total, squares, done[:, None])
+    def _estimate(self, model: ModelClient, background: Codes, players: Ints, rows: Rows) -> tuple[Floats, Floats]:
+        """Return values (n, P) and standard errors, from pairs of an order and its reverse."""
+        streams = [make_stream(self.seed, "truth.shapley", instance) for instance in rows.ids.tolist()]
+        max_pairs = max(2, self.budget // (2 * len(players) - 1))
+        sums, squares = np.zeros((len(rows), len(players))), np.zeros((len(rows), len(players)))
+        n_pairs = np.zeros(len(rows), dtype=np.int64)
+        active, target = np.arange(len(rows)), min(_FIRST_SAMPLE_SIZE, max_pairs)
+        while len(active):
+            size = max(1, _MAX_BATCH_ROWS // (target * 2 * len(players)))
+            for start in range(0, len(active), size):
+                batch = active[start : start + size]
+                n_new = int(target - n_pairs[batch[0]])  # all active instances have had the same number of pairs
+                gains = _sample_gains(model, background, players, rows.take(batch), [streams[i] for i in batch], n_new)
+                sums[batch] += gains.sum(axis=1)
+                squares[batch] += (gains**2).sum(axis=1)
+            n_pairs[active] = target
+            errors = _compute_standard_errors(sums[active], squares[active], target)
+            active = active[errors.max(axis=1) > self.error] if target < max_pairs else active[:0]
+            target = min(2 * target, max_pairs)
+        return sums / n_pairs[:, None], _compute_standard_errors(sums, squares, n_pairs[:, None])
 
 
-def _without_noise(values: Floats) -> Floats:
-    """Zero where nothing is added but the noise of a sum, so that a model that does not care has real ties."""
-    return np.where(np.abs(values) < _NOISE, 0.0, values)
+def _round_to_zero(values: Floats) -> Floats:
+    """Return values without rounding errors around zero, so that features without any contribution are tied."""
+    return np.where(np.abs(values) < _ROUNDING_ERROR, 0.0, values)
 
 
-def _errors(total: Floats, squares: Floats, size: int | Ints) -> Floats:
-    """Standard errors of means from sums and sums of squares."""
-    variance = np.maximum(squares - total**2 / size, 0.0) / (size - 1)
+def _compute_standard_errors(sums: Floats, squares: Floats, size: int | Ints) -> Floats:
+    """Return standard errors of means from sums and sums of squares."""
+    variance = np.maximum(squares - sums**2 / size, 0.0) / (size - 1)
     return np.asarray(np.sqrt(variance / size))
 
 
-def _pairs(
-    model: ModelClient, background: Codes, players: Ints, rows: Rows, draws: list[np.random.Generator], rounds: int
+def _sample_gains(
+    model: ModelClient, background: Codes, players: Ints, rows: Rows, streams: list[np.random.Generator], n_pairs: int
 ) -> Floats:
-    """What each feature adds (n, rounds, P), the mean over a random order and its reverse, from one training row."""
-    size, many = len(players), len(rows)
-    orders = np.stack([rng.random((rounds, size)).argsort(axis=1, kind="stable") for rng in draws])
-    others = np.stack([rng.integers(len(background), size=rounds) for rng in draws])
-    place = np.argsort(orders, axis=2)  # of each feature in the order
-    there = np.arange(1, size)[:, None]
-    forth = place[:, :, None, :] < there  # (n, rounds, size - 1, P): known after so many steps
-    back = place[:, :, None, :] >= size - there
-    known = np.stack([forth, back], axis=2)
-    shape = known.shape[:-1]
-    hybrids = np.broadcast_to(background[others][:, :, None, None], (*shape, background.shape[1])).copy()
+    """Return gains (n, n_pairs, P) of each feature: means over a random order and its reverse, from a random row."""
+    size, n = len(players), len(rows)
+    orders = np.stack([rng.random((n_pairs, size)).argsort(axis=1, kind="stable") for rng in streams])
+    others = background[np.stack([rng.integers(len(background), size=n_pairs) for rng in streams])]
+    positions = np.argsort(orders, axis=2)  # of each feature in the order
+    steps = np.arange(1, size)[:, None]
+    forwards = positions[:, :, None, :] < steps  # (n, n_pairs, size - 1, P): features that are added after each step
+    backwards = positions[:, :, None, :] >= size - steps
+    is_own = np.stack([forwards, backwards], axis=2)
+    shape = is_own.shape[:-1]
+    hybrids = np.broadcast_to(others[:, :, None, None], (*shape, background.shape[1])).copy()
     own = np.broadcast_to(rows.codes[:, None, None, None], hybrids.shape)
-    hybrids[..., players] = np.where(known, own[..., players], hybrids[..., players])
-    of = np.broadcast_to(rows.labels[:, None, None, None], shape).ravel()
-    inner = model.predict_class_proba(hybrids.reshape(-1, background.shape[1]), of).reshape(shape)
-    first = model.predict_class_proba(
-        background[others].reshape(-1, background.shape[1]), np.repeat(rows.labels, rounds)
-    )
+    hybrids[..., players] = np.where(is_own, own[..., players], hybrids[..., players])
+    labels = np.broadcast_to(rows.labels[:, None, None, None], shape).ravel()
+    inner = model.predict_class_proba(hybrids.reshape(-1, background.shape[1]), labels).reshape(shape)
+    first = model.predict_class_proba(others.reshape(-1, background.shape[1]), np.repeat(rows.labels, n_pairs))
     last = model.predict_class_proba(rows.codes, rows.labels)
-    ends = np.broadcast_to(first.reshape(many, rounds, 1, 1), (many, rounds, 2, 1))
-    goal = np.broadcast_to(last.reshape(many, 1, 1, 1), (many, rounds, 2, 1))
-    steps = np.diff(np.concatenate([ends, inner, goal], axis=3), axis=3)
-    forward = np.take_along_axis(steps[:, :, 0], place, axis=2)
-    backward = np.take_along_axis(steps[:, :, 1], size - 1 - place, axis=2)
+    starts = np.broadcast_to(first.reshape(n, n_pairs, 1, 1), (n, n_pairs, 2, 1))
+    ends = np.broadcast_to(last.reshape(n, 1, 1, 1), (n, n_pairs, 2, 1))
+    gains = np.diff(np.concatenate([starts, inner, ends], axis=3), axis=3)
+    forward = np.take_along_axis(gains[:, :, 0], positions, axis=2)
+    backward = np.take_along_axis(gains[:, :, 1], size - 1 - positions, axis=2)
     return np.asarray((forward + backward) / 2)
 
 
-def _coalition_rows(background: Codes, players: Ints) -> int:
-    """How many rows all coalitions of some features take for one instance."""
-    return sum(len(_unknown(background, players, coalition)[1]) for coalition in range(1 << len(players)))
+def _count_coalition_rows(background: Codes, players: Ints) -> int:
+    """Return the number of model evaluations for all coalitions of one instance."""
+    return sum(len(_list_backgrounds(background, players, coalition)[1]) for coalition in range(1 << len(players)))
 
 
-def _unknown(background: Codes, players: Ints, coalition: int) -> tuple[Codes, Floats]:
-    """The training rows that differ in what a coalition does not know, and the share of each."""
-    outside = [int(j) for place, j in enumerate(players) if not coalition >> place & 1]
+def _list_backgrounds(background: Codes, players: Ints, coalition: int) -> tuple[Codes, Floats]:
+    """Return the background rows that differ in features outside a coalition, and the share of each."""
+    outside = [int(j) for position, j in enumerate(players) if not coalition >> position & 1]
     numbers = numbers_of(background[:, outside])
     if numbers is None:
         _, first, counts = np.unique(background[:, outside], axis=0, return_index=True, return_counts=True)
@@ -185,72 +183,78 @@ def _unknown(background: Codes, players: Ints, coalition: int) -> tuple[Codes, F
     return background[first], counts / len(background)
 
 
-def of_coalitions(model: ModelClient, background: Codes, players: Ints, rows: Rows) -> Floats:
-    """Shapley values (n, P) of the predicted class's probability from the worth of all coalitions of some features."""
+def compute_coalition_values(model: ModelClient, background: Codes, players: Ints, rows: Rows) -> Floats:
+    """Return Shapley values (n, P) of p(ŷ) from the values of all coalitions of some features."""
     size = len(players)
-    worth = np.empty((1 << size, len(rows)))
+    coalition_values = np.empty((1 << size, len(rows)))
     for coalition in range(1 << size):
-        inside = players[[place for place in range(size) if coalition >> place & 1]]
-        others, shares = _unknown(background, players, coalition)
-        step = max(1, _ROWS // len(others))
+        inside = players[[position for position in range(size) if coalition >> position & 1]]
+        others, shares = _list_backgrounds(background, players, coalition)
+        step = max(1, _MAX_BATCH_ROWS // len(others))
         for start in range(0, len(rows), step):
-            some = rows.take(slice(start, start + step))
-            mixed = np.repeat(others[None], len(some), axis=0)
-            mixed[:, :, inside] = some.codes[:, None, inside]
-            told = model.predict_class_proba(mixed.reshape(-1, others.shape[1]), np.repeat(some.labels, len(others)))
-            worth[coalition, start : start + step] = told.reshape(len(some), -1) @ shares
-    every = np.arange(1 << size)
-    sizes = np.array([bin(coalition).count("1") for coalition in every.tolist()])
+            batch = rows.take(slice(start, start + step))
+            hybrids = np.repeat(others[None], len(batch), axis=0)
+            hybrids[:, :, inside] = batch.codes[:, None, inside]
+            labels = np.repeat(batch.labels, len(others))
+            probability = model.predict_class_proba(hybrids.reshape(-1, others.shape[1]), labels)
+            coalition_values[coalition, start : start + step] = probability.reshape(len(batch), -1) @ shares
+    coalitions = np.arange(1 << size)
+    sizes = np.array([coalition.bit_count() for coalition in range(1 << size)])
     values = np.empty((len(rows), size))
-    for place in range(size):
-        without = every[every >> place & 1 == 0]
+    for position in range(size):
+        without = coalitions[coalitions >> position & 1 == 0]
         weights = np.array([1 / (size * comb(size - 1, count)) for count in range(size)])[sizes[without]]
-        values[:, place] = weights @ (worth[without | 1 << place] - worth[without])
+        gains = coalition_values[without | 1 << position] - coalition_values[without]
+        values[:, position] = weights @ gains
     return values
 
 
-def of_tree(leaves: Leaves, background: Codes, rows: Rows) -> Floats:
-    """Shapley values (n, M) of the predicted class's probability, against all rows of a background.
+def compute_tree_values(leaves: Leaves, background: Codes, rows: Rows) -> Floats:
+    """Return Shapley values (n, M) of p(ŷ) of a tree, with all rows of a background.
 
-    A leaf is reached by a mixture of x and z exactly if x has the features in which only x fits, and z those in which
-    only z does: of the orders, those in which one group comes before the other. Rows that fit alike are counted once.
+    A mixture of x and a background row z reaches a leaf exactly if it takes from x the features in which only x fits
+    the leaf, and from z those in which only z does. The value of a feature is the share of the orders in which one
+    group comes before the other. Rows that fit in the same features are counted together.
     """
     values = np.zeros(rows.codes.shape)
     for leaf, probabilities in enumerate(leaves.probabilities):
         tested = [j for j, box in enumerate(leaves.boxes) if not box[leaf].all()]
-        if not tested:  # a tree that is one leaf
+        if not tested:  # the tree has a single leaf
             continue
-        ours, whose, _ = _patterns(leaves, leaf, tested, rows.codes)
-        theirs, _, shares = _patterns(leaves, leaf, tested, background)
-        step = max(1, _CELLS // theirs.size)
-        parts = [_of_leaf(ours[i : i + step], theirs, shares) for i in range(0, len(ours), step)]
-        values[:, tested] += probabilities[rows.labels, None] * np.concatenate(parts)[whose]
+        row_fits, row_patterns, _ = _find_fit_patterns(leaves, leaf, tested, rows.codes)
+        background_fits, _, shares = _find_fit_patterns(leaves, leaf, tested, background)
+        step = max(1, _MAX_ARRAY_SIZE // background_fits.size)
+        parts = [
+            _compute_leaf_values(row_fits[i : i + step], background_fits, shares) for i in range(0, len(row_fits), step)
+        ]
+        values[:, tested] += probabilities[rows.labels, None] * np.concatenate(parts)[row_patterns]
     return values
 
 
-def _patterns(leaves: Leaves, leaf: int, tested: list[int], codes: Codes) -> tuple[Floats, Ints, Floats]:
-    """In which of the tested features rows fit a leaf: the different answers (U, t), whose each is, and the shares."""
+def _find_fit_patterns(leaves: Leaves, leaf: int, tested: list[int], codes: Codes) -> tuple[Floats, Ints, Floats]:
+    """Return the different patterns (U, t) of features in which rows fit a leaf, that of each row, and shares."""
     fits = np.stack([leaves.boxes[j][leaf][codes[:, j]] for j in tested], axis=1)
-    if len(tested) <= _BITS:
+    if len(tested) <= _MAX_PACKED_FEATURES:
         keys = fits @ (1 << np.arange(len(tested), dtype=np.int64))
     else:
         keys = np.unique(np.packbits(fits, axis=1), axis=0, return_inverse=True)[1].ravel()
-    _, first, whose, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    return fits[first].astype(np.float64), whose.ravel(), counts / len(codes)
+    _, first, patterns, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    return fits[first].astype(np.float64), patterns.ravel(), counts / len(codes)
 
 
-def _of_leaf(ours: Floats, theirs: Floats, shares: Floats) -> Floats:
-    """Shapley values (U, t) of reaching one leaf."""
-    most = ours.shape[1]
-    a, b = ours @ (1 - theirs).T, (1 - ours) @ theirs.T  # (U, W) features in which only x, or only z, fits
-    reachable = ((1 - ours) @ (1 - theirs).T == 0) * shares
-    plus, minus = np.zeros((most + 1, most + 1)), np.zeros((most + 1, most + 1))
-    for one in range(most + 1):
-        for two in range(most + 1 - one):
-            whole_orders = factorial(one + two)
-            plus[one, two] = factorial(one - 1) * factorial(two) / whole_orders if one else 0.0
-            minus[one, two] = factorial(one) * factorial(two - 1) / whole_orders if two else 0.0
-    places = a.astype(np.int64), b.astype(np.int64)
-    gain, loss = reachable * plus[places], reachable * minus[places]
-    # only x fits: ours and not theirs; only z: theirs and not ours
-    return np.asarray(ours * (gain @ (1 - theirs)) - (1 - ours) * (loss @ theirs))
+def _compute_leaf_values(row_fits: Floats, background_fits: Floats, shares: Floats) -> Floats:
+    """Return Shapley values (U, t) of reaching one leaf."""
+    n_tested = row_fits.shape[1]
+    # (U, W): the number of features in which only the row, or only the background, fits
+    n_row_only = (row_fits @ (1 - background_fits).T).astype(np.int64)
+    n_background_only = ((1 - row_fits) @ background_fits.T).astype(np.int64)
+    reachable = ((1 - row_fits) @ (1 - background_fits).T == 0) * shares
+    positive, negative = np.zeros((n_tested + 1, n_tested + 1)), np.zeros((n_tested + 1, n_tested + 1))
+    for a in range(n_tested + 1):
+        for b in range(n_tested + 1 - a):
+            n_orders = factorial(a + b)
+            positive[a, b] = factorial(a - 1) * factorial(b) / n_orders if a else 0.0
+            negative[a, b] = factorial(a) * factorial(b - 1) / n_orders if b else 0.0
+    gain = reachable * positive[n_row_only, n_background_only]
+    loss = reachable * negative[n_row_only, n_background_only]
+    return np.asarray(row_fits * (gain @ (1 - background_fits)) - (1 - row_fits) * (loss @ background_fits))

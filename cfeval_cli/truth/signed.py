@@ -1,4 +1,4 @@
-"""The paper's truth: weight times value."""
+"""Ground truth `signed`: the effect of a feature, which is weight times embedding for a linear model."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from cfeval_cli.core import Dataset, Floats, HasAdditiveEffects, HasEmbeddings, 
 
 @dataclass(frozen=True)
 class Signed(Truth):
-    """How much a value adds to the predicted class. Moving a constant from the bias into a feature changes it."""
+    """Effect of a feature on the logit of the predicted class, as in the paper.
+
+    It is not identifiable: moving a constant from the bias into a feature changes it, but no prediction.
+    """
 
     name = "signed"
     question = "paper"
     arbitrary = True
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Sums of effects that begin at an origin, which embeddings have."""
+        """Return the reason for models without effects, or without embeddings, which define zero."""
         return spec.missing_ability_reason(HasAdditiveEffects, HasEmbeddings)
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
-        """s·c_j(x_j)."""
+        """Return c_j(x_j), with the sign of the predicted class."""
         return model.compute_effects(rows.codes, rows.labels)

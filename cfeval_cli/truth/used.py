@@ -1,4 +1,4 @@
-"""What the model looks at."""
+"""Ground truth `used`: whether the model reads a feature."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from cfeval_cli.core import Dataset, Floats, HasReadFeatures, ModelClient, Model
 
 @dataclass(frozen=True)
 class Used(Truth):
-    """1 if the model reads the feature, else 0: known of a model that was trained without some of the features."""
+    """1 if the model reads the feature, else 0, for models that were trained without some of the features."""
 
     name = "used"
     question = "either"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Models that were trained blind."""
+        """Return the reason for models that were trained with all features."""
         if spec.blind and spec.supports(HasReadFeatures):
             return None
-        return "is known of models that were trained without some of the features (model.blind) only"
+        return "needs a model that was trained without some of the features (model.blind)"
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
-        """The same for every row."""
-        reads = model.get_used_features()
-        every = np.ones(dataset.n_features) if reads is None else reads.astype(np.float64)
-        return np.tile(every, (len(rows), 1))
+        """Return the same values for every row."""
+        is_used = model.get_used_features()
+        importance = np.ones(dataset.n_features) if is_used is None else is_used.astype(np.float64)
+        return np.tile(importance, (len(rows), 1))

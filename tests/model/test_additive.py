@@ -18,7 +18,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.model.additive import Additive, AdditiveClasses, AdditiveModel, against, effects_of
 from cfeval_cli.model.encoding import make_table_encoder
 from cfeval_cli.seeding import draw_seed, make_stream
-from cfeval_cli.truth.shapley import of_coalitions
+from cfeval_cli.truth.shapley import compute_coalition_values
 from tests.model.test_tree import with_classes
 from tests.problems import make_dataset, make_mixed, make_text, open_client
 
@@ -75,7 +75,7 @@ def test_centred_effects_are_the_shapley_values_of_that_logit(fitted):
             logs = np.log(model.predict_proba(codes))
             return np.stack([logs[:, 0] - logs[:, 1:].mean(axis=1)] * logs.shape[1], axis=1)
 
-    values = of_coalitions(open_client(Logit()), dataset.train.codes, np.arange(dataset.n_features), rows)
+    values = compute_coalition_values(open_client(Logit()), dataset.train.codes, np.arange(dataset.n_features), rows)
     assert model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[0] == pytest.approx(
         values, abs=1e-9
     )

@@ -449,7 +449,7 @@ def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left
     spec = ModelSpec(make_dataset([4, 3, 2]), LinearModel)
     made = plan().applied(spec)
     assert list(made.explainers) == SIX and list(made.metrics) == list(plan().metrics)
-    truths = {"used": "is known of models that were trained without some of the features (model.blind) only"}
+    truths = {"used": "needs a model that was trained without some of the features (model.blind)"}
     assert plan("truth=[signed,used]").applied(spec).absent.truths == truths
     assert made.absent == Absences(removals={"mask": "toy has no mask token"})
     assert list(made.truths) == ["shapley", "contrast"]

@@ -12,7 +12,7 @@ from cfeval_cli.core import BlackBox, ModelSpec
 from cfeval_cli.model.external import LabelModel
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.tree import TreeModel
-from cfeval_cli.truth.alternatives import cost
+from cfeval_cli.truth.alternatives import count_alternatives
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.responsibility import Responsibility
 from tests.problems import make_dataset, make_mixed, make_text, open_client, permitted, with_constraints
@@ -46,7 +46,7 @@ def written_out(dataset, model, row, label, most):
 
 
 @given(st.integers(0, 10_000))
-def test_a_tree_against_all_inputs(seed):
+def test_responsibility_equals_the_search_over_all_sets(seed):
     dataset = make_mixed(seed, n=4, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=3)
     if seed % 3:
         dataset = with_constraints(dataset, seed)
@@ -59,7 +59,9 @@ def test_a_tree_against_all_inputs(seed):
     assert pairs.method == ("searched up to sets of two" if enough > 2 else "exact")
     assert (pairs.error is None) == (enough <= 2) and (pairs.error is None or np.isnan(pairs.error).all())
     # Where nothing may change there is nothing to try.
-    single = Responsibility(budget=max(1, cost(dataset))).found(dataset, open_client(Twisted.of(model)), rows)
+    single = Responsibility(budget=max(1, count_alternatives(dataset))).found(
+        dataset, open_client(Twisted.of(model)), rows
+    )
     assert single.method == "searched single features only" or enough < 2
     for i in range(2):
         row, label = rows.codes[i], rows.labels[i]
@@ -90,7 +92,7 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
             assert found[i, j] == pytest.approx(max(drops, default=0.0))
 
 
-def test_where_nothing_may_change_nothing_is_responsible():
+def test_features_that_may_not_change_have_no_value():
     dataset = make_dataset([3, 2, 2], n=6)
     fixed = replace(dataset, features=tuple(replace(one, allowed_change="none") for one in dataset.features))
     model = random_tree(fixed, 3)
@@ -115,18 +117,18 @@ def test_labels_are_enough_for_responsibility():
     assert np.array_equal(ours, Responsibility().importance(dataset, open_client(Twisted.of(model)), rows))
 
 
-def test_how_many_rows_they_take_is_known_before_and_too_many_are_refused():
+def test_reason_for_data_with_more_alternatives_than_the_budget():
     dataset = make_dataset([3, 2, 4])
-    assert cost(dataset) == 9 and cost(dataset, 2) == 6 + 12 + 8
+    assert count_alternatives(dataset) == 9 and count_alternatives(dataset, 2) == 6 + 12 + 8
     for truth in (Contrast(budget=8), Responsibility(budget=8)):
         told = truth.not_applicable_reason(ModelSpec(dataset, BlackBox))
-        assert told == f"needs 9 model rows an instance, more than truth.{truth.name}.budget=8"
+        assert told == f"needs 9 model evaluations per instance, more than truth.{truth.name}.budget=8"
     assert Contrast(budget=8).not_applicable_reason(ModelSpec(dataset, LinearModel)) is None
     assert Responsibility(budget=8).not_applicable_reason(ModelSpec(dataset, TreeModel)) is None
     assert "probabilities" in Contrast().not_applicable_reason(ModelSpec(dataset, LabelModel))
     assert Responsibility().not_applicable_reason(ModelSpec(dataset, LabelModel)) is None
     long = make_text(width=40, words=2000)
-    assert "needs 79,960 model rows" in Contrast().not_applicable_reason(ModelSpec(long, BlackBox))
+    assert "needs 79,960 model evaluations" in Contrast().not_applicable_reason(ModelSpec(long, BlackBox))
     for kind in (Contrast, Responsibility):
         with pytest.raises(ValueError, match="budget"):
             kind(budget=0)

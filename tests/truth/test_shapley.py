@@ -12,7 +12,7 @@ from cfeval_cli.model.external import LabelModel
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth import shapley
-from cfeval_cli.truth.shapley import Shapley, of_coalitions, of_tree
+from cfeval_cli.truth.shapley import Shapley, compute_coalition_values, compute_tree_values
 from tests.problems import make_dataset, make_mixed, make_text, open_client, predicted, random_linear
 from tests.truth.models import Twisted, asked, random_tree
 
@@ -39,8 +39,10 @@ def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
     dataset = make_mixed(seed, n=5, categories=2, numbers=2, missing=0.2 * (seed % 2))
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
-    by_leaf = of_tree(model.get_leaves(), dataset.train.codes, rows)
-    by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows)
+    by_leaf = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
+    by_coalition = compute_coalition_values(
+        open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows
+    )
     for i in range(2):
         wanted = written_out(model, dataset.train.codes, rows.codes[i], rows.labels[i])
         assert by_leaf[i] == pytest.approx(wanted, abs=1e-12)
@@ -52,8 +54,10 @@ def test_leaves_and_coalitions_agree(seed):
     dataset = make_mixed(seed, n=12, categories=2, numbers=3, missing=0.1 * (seed % 3))
     model = random_tree(dataset, seed, classes=2 + seed % 3)
     rows = asked(dataset, model)
-    by_leaf = of_tree(model.get_leaves(), dataset.train.codes, rows)
-    by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows)
+    by_leaf = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
+    by_coalition = compute_coalition_values(
+        open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows
+    )
     assert by_leaf == pytest.approx(by_coalition, abs=1e-12)
     # what all features add together is what tells the prediction from the usual one
     of = np.arange(len(rows)), rows.labels
@@ -61,7 +65,7 @@ def test_leaves_and_coalitions_agree(seed):
     assert by_leaf.sum(axis=1) == pytest.approx(model.predict_proba(rows.codes)[of] - usual[rows.labels])
 
 
-def test_a_trees_values_are_those_of_the_package_shap():
+def test_values_of_a_tree_equal_those_of_the_package_shap():
     """The same scikit-learn tree: interventional values of columns, of which each is one feature here."""
     shap = pytest.importorskip("shap")
     from sklearn.tree import DecisionTreeClassifier
@@ -75,7 +79,7 @@ def test_a_trees_values_are_those_of_the_package_shap():
     grown = DecisionTreeClassifier(max_depth=5, random_state=0).fit(train, dataset.train.labels)
     model = compile_tree(grown, encoder, dataset, np.arange(dataset.n_features))
     rows = asked(dataset, model)
-    ours = of_tree(model.get_leaves(), dataset.train.codes, rows)
+    ours = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     explainer = shap.TreeExplainer(grown, train, feature_perturbation="interventional", model_output="probability")
     theirs = explainer.shap_values(encoder.transform(rows.codes), check_additivity=False)
     assert ours == pytest.approx(theirs[np.arange(len(rows)), :, rows.labels], abs=1e-6)
@@ -85,10 +89,10 @@ def test_a_trees_values_are_those_of_the_package_shap():
     )
     told = exact(encoder.transform(rows.codes[:3])).values
     sign = np.where(rows.labels[:3] == 1, 1, -1)[:, None]
-    assert of_tree(model.get_leaves(), few, rows)[:3] == pytest.approx(sign * told, abs=1e-9)
+    assert compute_tree_values(model.get_leaves(), few, rows)[:3] == pytest.approx(sign * told, abs=1e-9)
 
 
-def test_of_an_additive_model_it_is_the_centred_effect():
+def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
     dataset = make_dataset([3, 4, 2], n=10, seed=3)
     model = random_linear(dataset, 1, 2)
     rows = predicted(dataset, model)
@@ -97,7 +101,7 @@ def test_of_an_additive_model_it_is_the_centred_effect():
     effects = client.compute_effects(rows.codes, rows.labels) - client.compute_mean_effects()[rows.labels]
     assert np.array_equal(found.importance, effects) and found.error is None
     # the Shapley value of the logit, by all coalitions: a logit is asked for as if it were a probability
-    values = of_coalitions(
+    values = compute_coalition_values(
         open_client(Twisted(lambda codes: model.compute_logits(codes))), dataset.train.codes, np.arange(3), rows
     )
     assert found.importance == pytest.approx(values)
@@ -105,11 +109,11 @@ def test_of_an_additive_model_it_is_the_centred_effect():
     assert not Shapley().asks(spec) and Shapley().asks(ModelSpec(dataset, BlackBox))
 
 
-def test_few_features_are_exact_and_a_budget_that_is_too_small_leads_to_a_sample():
+def test_few_features_are_exact_unless_the_budget_is_too_small():
     dataset = make_dataset([3, 2, 3], n=30, seed=2)
     model = random_tree(dataset, 5)
     rows = asked(dataset, model)
-    wanted = of_tree(model.get_leaves(), dataset.train.codes, rows)
+    wanted = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     black = Twisted.of(model)
     exact = Shapley().found(dataset, open_client(black), rows)
     assert exact.error is None and exact.method.startswith("exact") and exact.importance == pytest.approx(wanted)
@@ -119,12 +123,12 @@ def test_few_features_are_exact_and_a_budget_that_is_too_small_leads_to_a_sample
 
 
 @pytest.mark.parametrize("error", [0.05, 0.01])
-def test_a_sample_grows_until_its_error_is_small_enough_or_the_budget_ends(error):
+def test_sampling_stops_at_the_standard_error_or_the_budget(error):
     dataset = make_mixed(4, n=40, categories=1, numbers=5)
     model = Twisted.of(random_tree(dataset, 4))
     rows = asked(dataset, model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapley, "_MOST", 0)  # no coalitions
+        patch.setattr(shapley, "_MAX_EXACT_FEATURES", 0)
         found = Shapley(error=error, budget=200_000 if error == 0.05 else 300).found(dataset, open_client(model), rows)
         if error == 0.05:
             assert (found.error <= error).all()
@@ -136,8 +140,8 @@ def test_a_sample_grows_until_its_error_is_small_enough_or_the_budget_ends(error
     assert counted._ledger.rows["test"] <= len(rows) * (2_000 + rounds)
 
 
-def test_an_instance_draws_the_same_whoever_is_explained_beside_it(monkeypatch):
-    monkeypatch.setattr(shapley, "_MOST", 0)  # no coalitions
+def test_sampled_values_do_not_depend_on_the_other_instances(monkeypatch):
+    monkeypatch.setattr(shapley, "_MAX_EXACT_FEATURES", 0)
     dataset = make_mixed(6, n=30, categories=1, numbers=4)
     model = Twisted.of(random_tree(dataset, 6))
     rows = asked(dataset, model)
@@ -151,14 +155,14 @@ def test_an_instance_draws_the_same_whoever_is_explained_beside_it(monkeypatch):
 
 
 @pytest.mark.slow
-def test_intervals_of_sampled_values_cover_the_exact_ones_as_often_as_they_claim():
+def test_confidence_intervals_of_sampled_values_have_the_nominal_coverage():
     covered, all_of_them = 0, 0
     for seed in range(60):
         dataset = make_mixed(seed, n=40, categories=2, numbers=4)
         model = random_tree(dataset, seed)
         rows = asked(dataset, model).take(slice(0, 10))
-        exact = of_tree(model.get_leaves(), dataset.train.codes, rows)
-        values, errors = Shapley(error=0.02, seed=seed)._sampled(
+        exact = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
+        values, errors = Shapley(error=0.02, seed=seed)._estimate(
             open_client(Twisted.of(model)), dataset.train.codes, np.arange(dataset.n_features), rows
         )
         moves = errors > 0
@@ -168,13 +172,13 @@ def test_intervals_of_sampled_values_cover_the_exact_ones_as_often_as_they_claim
     assert 0.93 <= covered / all_of_them <= 0.97
 
 
-def test_features_that_are_not_read_get_nothing_and_cost_nothing():
+def test_unread_features_have_no_value_and_cost_no_evaluations():
     dataset = make_mixed(2, n=30, categories=2, numbers=3)
     model = Tree(min_leaf=2, blind=[dataset.features[0].name, dataset.features[3].name]).fit(dataset, 0)
     black = Twisted.of(model)
     rows = asked(dataset, model)
     found = Shapley(budget=10**6).found(dataset, open_client(black), rows)
-    assert found.importance == pytest.approx(of_tree(model.get_leaves(), dataset.train.codes, rows))
+    assert found.importance == pytest.approx(compute_tree_values(model.get_leaves(), dataset.train.codes, rows))
     assert not found.importance[:, [0, 3]].any()
 
 
@@ -187,15 +191,15 @@ def test_constant_models_and_single_features():
         assert not found.importance.any() and (found.error is None or not found.error.any())
 
 
-def test_it_not_applicable_reason_where_it_makes_no_sense():
+def test_reason_for_models_without_probabilities_and_for_texts():
     dataset, text = make_dataset([3, 2]), make_text()
     assert Shapley().not_applicable_reason(ModelSpec(dataset, BlackBox)) is None
     assert "probabilities" in Shapley().not_applicable_reason(ModelSpec(dataset, LabelModel))
-    assert "words of one text" in Shapley().not_applicable_reason(ModelSpec(text, BlackBox))
+    assert "mixtures of two texts" in Shapley().not_applicable_reason(ModelSpec(text, BlackBox))
     assert Shapley().not_applicable_reason(ModelSpec(text, LinearModel)) is None
 
 
 @pytest.mark.parametrize(("setting", "value"), [("background", 0), ("error", 0), ("budget", 0.5)])
-def test_bad_settings_are_named(setting, value):
+def test_message_names_the_invalid_setting(setting, value):
     with pytest.raises(ValueError, match=setting):
         Shapley(**{setting: value})
