@@ -1,10 +1,10 @@
-"""The table of costs: seconds and model evaluations."""
+"""Tables of costs: seconds and model evaluations of each component, and the seconds of each stage."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from cfeval_cli.report.numbers import COUNT, NumberFormat
+from cfeval_cli.report.numbers import COUNT, PERCENT, NumberFormat
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import is_truth
 from cfeval_cli.results.record import RunRecord
@@ -36,3 +36,20 @@ def build_costs(ledger: pd.DataFrame, record: RunRecord) -> Table:
         "first computation. Model evaluations: rows that the model received."
     )
     return Table("Costs", [*map(Title, _HEADER)], list(blocks.values()), [note], detail=True, part="cost")
+
+
+def build_stages(record: RunRecord) -> list[Table]:
+    """Build the seconds of each stage of a run; no table if they are not known."""
+    seconds: dict[str, float] = {}
+    for entry in record.stages:
+        seconds[entry.stage] = seconds.get(entry.stage, 0.0) + entry.seconds
+    if not record.seconds:
+        return []
+    seconds["other work"] = max(0.0, record.seconds - sum(seconds.values()))
+    rows = [
+        Row(Title(stage), [Cell(spent, form=_SECONDS), Cell(spent / record.seconds, form=PERCENT)])
+        for stage, spent in seconds.items()
+    ]
+    header = [Title("stage"), Title("seconds"), Title("share")]
+    note = "Wall-clock time until the scores were computed, without figures and page."
+    return [Table("Time by stage", header, [rows], [note], detail=True, part="cost")]

@@ -127,19 +127,8 @@ class StoredRun:
         return not pyarrow.types.is_null(field.type)
 
     def read_rows(self, name: str, ids: Sequence[int]) -> pd.DataFrame:
-        """Return the rows of a table for some instances and the displayed explainers, one row group at a time."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
-        groups = []
-        with pq.ParquetFile(self.folder / name) as file:
-            for group in range(file.num_row_groups):
-                instances = file.read_row_group(group, ["instance"])["instance"]
-                is_selected = pc.is_in(instances, pa.array(ids, pa.int64()))
-                if group == 0 or pc.any(is_selected).as_py():
-                    groups.append(file.read_row_group(group).filter(is_selected))
-        rows: pd.DataFrame = pa.concat_tables(groups).to_pandas()
+        """Return the rows of a parquet file for some instances and the displayed explainers."""
+        rows = pd.read_parquet(self.folder / name, filters=[("instance", "in", list(ids))])
         return rows[rows["explainer"].isin(self.displayed_explainers)] if "explainer" in rows else rows
 
     @cached_property

@@ -167,11 +167,6 @@ class StageEntry(Entry):
     component: str = ""
     seconds: Number
 
-    @property
-    def title(self) -> str:
-        """The stage with its component."""
-        return f"{self.stage}: {self.component}" if self.component else self.stage
-
 
 class RunRecord(Entry):
     """Everything in run.json. What is not known yet, while a run goes on, has its default."""

@@ -288,13 +288,6 @@ def test_what_the_browser_shows_is_what_the_files_say(toy, made):
                 assert edit.probability == probability
 
 
-def test_too_many_bytes_make_fewer_instances(toy, made, monkeypatch):
-    folder = read_results(made(toy, FOUR))
-    monkeypatch.setattr(instance_browser, "_MAX_BYTES", 12_000)
-    instances = instance_browser.build_browser(folder).to_dict()["instances"]
-    assert 1 <= len(instances) < 40 and len(json.dumps(instances)) < 20_000
-
-
 def verdict_of(folder, many=2, **columns):
     """The verdict on a run whose figures without controls are these, over so many explainers."""
     told = opened(folder)

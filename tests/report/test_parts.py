@@ -10,7 +10,8 @@ from cfeval_cli.report.page import glossary, methods
 from cfeval_cli.report.page.build import Report
 from cfeval_cli.report.page.examples import select_examples
 from cfeval_cli.report.page.instance_browser import build_browser
-from cfeval_cli.report.table import Title
+from cfeval_cli.report.render.html import Term, render_html
+from cfeval_cli.report.table import Table, Title
 from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import read_results
 from cfeval_cli.results.record import DefinitionsEntry
@@ -102,10 +103,10 @@ def test_every_head_of_a_row_leads_to_a_definition_which_the_classes_give(folder
      (Title("Validity", ["label / probability"], number=3), "Validity"), (Title("Random", marks="†"), "Random"),
      (Title("p(τ, no controls)", term="p"), "p"), (Title("xyz"), None)],
 )  # fmt: skip
-def test_a_head_is_explained_by_its_term_or_name(title, name):
-    known = [glossary.Term(one, "what") for one in ("C", "C_soft", "Validity", "τ", "p", "Random")]
-    term = glossary.find_term(title, known)
-    assert (term and term.name) == name
+def test_heading_links_to_its_term_or_name(title, name):
+    terms = {term: Term(term, "definition") for term in ("C", "C_soft", "Validity", "τ", "p", "Random")}
+    html = render_html(Table("t", [title], []), terms)
+    assert (f'href="#{terms[name].anchor}"' in html) if name else ("href" not in html)
 
 
 def test_a_folder_that_defines_nothing_has_the_usual_words_only(folder):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cfeval_cli.report.numbers import COUNT, P_VALUE, PERCENT, SHORT, TENTH_PERCENT, WHOLE, fixed
 from cfeval_cli.report.render.csv_text import render_csv
-from cfeval_cli.report.render.html import render_html, render_notes
+from cfeval_cli.report.render.html import Term, render_html, render_notes
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.render.narrow import render_narrow
@@ -91,12 +91,10 @@ def test_text_is_escaped_wherever_it_stands(name):
     assert text.count(ESCAPED[name]) == places.get(name, text.count(ESCAPED[name])) >= 5
     assert "\x1b" not in text
     if name == "html":
-        assert EVIL[:5] not in text and render_html(table, lambda _: Entry).count(ESCAPED["html"]) == 8 + 4 * 3
+        assert EVIL[:5] not in text and render_html(table, TERMS).count(ESCAPED["html"]) == 8 + 4 * 3
 
 
-class Entry:
-    name = definition = EVIL
-    anchor = "term-x"
+TERMS = {name: Term(EVIL, EVIL) for name in ("Metric", "n", EVIL)}
 
 
 MISSING = Table(

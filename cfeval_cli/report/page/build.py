@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -19,22 +18,21 @@ from cfeval_cli import __version__
 from cfeval_cli.core.files import make_subfolder, whole_file
 from cfeval_cli.report import plots, recommendation, verdict
 from cfeval_cli.report.build_brief import build_brief
-from cfeval_cli.report.build_costs import build_costs
+from cfeval_cli.report.build_costs import build_costs, build_stages
 from cfeval_cli.report.build_tables import build_tables, select_metrics
 from cfeval_cli.report.notes import describe_baselines
-from cfeval_cli.report.page import glossary, methods, provenance, stages, svg
+from cfeval_cli.report.page import glossary, methods, provenance, svg
 from cfeval_cli.report.page.examples import select_examples
 from cfeval_cli.report.page.instance_browser import InstanceBrowser, build_browser
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.render.csv_text import render_csv
-from cfeval_cli.report.render.html import render_html
+from cfeval_cli.report.render.html import Term, render_html
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.findings import Findings
 
 PAGE_FILE = "report.html"
 
@@ -60,19 +58,7 @@ class Report:
 
     @cached_property
     def _result_tables(self) -> list[Table]:
-        return build_tables(self._findings, self.results.record)
-
-    @cached_property
-    def _findings(self) -> Findings:
-        """The findings with Python strings: lookups in small tables take half the time."""
-        findings = self.results.findings
-        frames = {
-            field.name: getattr(findings, field.name)
-            for field in fields(findings)
-            if field.name != "tau_resamples"  # which is long and not looked up
-        }
-        converted = {name: _use_python_strings(frame) for name, frame in frames.items() if frame is not None}
-        return replace(findings, **converted)
+        return build_tables(self.results.findings, self.results.record)
 
     @property
     def _page_tables(self) -> list[Table]:
@@ -89,7 +75,7 @@ class Report:
     @cached_property
     def verdict(self) -> verdict.Verdict:
         """Which metric agrees with the ground truth, or which explainer ranks first without one."""
-        return verdict.write_verdict(self._findings, self.results.record)
+        return verdict.write_verdict(self.results.findings, self.results.record)
 
     @property
     def headlines(self) -> list[str]:
@@ -100,12 +86,12 @@ class Report:
     @cached_property
     def brief(self) -> Table:
         """The one table that fits a screen."""
-        return build_brief(self._findings, self.results.record)
+        return build_brief(self.results.findings, self.results.record)
 
     def make_texts(self) -> list[tuple[str, bytes]]:
         """Return the files of tables, by their names."""
-        selected = select_metrics(self._findings, self.results.record)
-        is_same = selected is self._findings
+        selected = select_metrics(self.results.findings, self.results.record)
+        is_same = selected is self.results.findings
         latex_tables = self._result_tables if is_same else build_tables(selected, self.results.record)
         texts = {
             "tables.md": "\n".join(map(render_markdown, self.tables)),
@@ -137,7 +123,7 @@ class Report:
         ]  # fmt: skip
         return render_page(
             "run.html",
-            [*self._page_tables, build_costs(results.costs, record)],
+            [*self._page_tables, build_costs(results.costs, record), *build_stages(record)],
             glossary.list_terms(record),
             title=_write_title(record, is_recommended=self.recommendation is not None),
             facts=facts,
@@ -152,12 +138,7 @@ class Report:
             citation=methods.write_citation(record.cfeval),
             provenance=provenance.list_provenance(record),
             command=shlex.join(record.command),
-            stages=stages.compute_stage_bar(record.seconds, record.stages, results.costs),
         )
-
-
-def _use_python_strings(table: pd.DataFrame) -> pd.DataFrame:
-    return table.astype({name: object for name, kind in table.dtypes.items() if isinstance(kind, pd.StringDtype)})
 
 
 def draw_figures(results: StoredRun) -> dict[str, Plot]:
@@ -234,17 +215,17 @@ class _PageFigure:
 def render_page(
     template: str,
     tables: Sequence[Table],
-    terms: Sequence[glossary.Term],
+    terms: Sequence[Term],
     scripts: Sequence[str] = ("report.js",),
     **content: Any,
 ) -> str:
     """Return a page from its template. All content is text and escaped; terms are the entries of its glossary."""
-    script = "".join(map(_read_source, scripts))
+    script, by_name = "".join(map(_read_source, scripts)), {term.name: term for term in terms}
     page_tables = [
         _PageTable(
             number=number,
             title=table.title,
-            html=render_html(table, lambda title: glossary.find_term(title, terms)) if table.rows else "",
+            html=render_html(table, by_name) if table.rows else "",
             notes=table.notes,
             detail=table.detail,
             part=table.part,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
-from cfeval_cli.report.table import CIRCULAR_MARK, NOT_IDENTIFIABLE_MARK, Title
+from cfeval_cli.report.render.html import Term
+from cfeval_cli.report.table import CIRCULAR_MARK, NOT_IDENTIFIABLE_MARK
 from cfeval_cli.results.record import RunRecord
 
 _COMMON_TERMS = {
@@ -29,19 +29,6 @@ _COMMON_TERMS = {
     "†": "Returns k features for too few of the instances.",
     "‡": "Outside its own interval: resamples are noisier than the sample.",
 }
-
-
-@dataclass(frozen=True)
-class Term:
-    """An entry of the glossary."""
-
-    name: str
-    definition: str
-
-    @property
-    def anchor(self) -> str:
-        """The id of the entry in the page."""
-        return "term-" + "".join(char if char.isascii() and char.isalnum() else f"-{ord(char):x}" for char in self.name)
 
 
 def list_terms(record: RunRecord) -> list[Term]:
@@ -67,9 +54,3 @@ def _define_metrics(record: RunRecord, definitions: Mapping[str, str]) -> dict[s
         title: definitions[names[0]] if len(names) == 1 else " ".join(f"{name}: {definitions[name]}" for name in names)
         for title, names in names_of.items()
     }
-
-
-def find_term(title: Title, terms: Sequence[Term]) -> Term | None:
-    """Return the entry of the glossary about the heading of a row or of a column."""
-    by_name = {term.name: term for term in terms}
-    return by_name.get(title.term or title.name)

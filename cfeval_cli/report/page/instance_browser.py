@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,7 +15,6 @@ from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import StoredRun
 
 MAX_INSTANCES = 300
-_MAX_BYTES = 2_500_000  # of the instances as JSON
 _MAX_EXPLAINERS = 12
 _MAX_FEATURES = 30  # of an explanation, the most important ones
 _MAX_DISTANCES = 20_000_000  # computed at once
@@ -96,18 +94,12 @@ def select_spread(probability: Floats, count: int) -> Ints:
 
 
 def build_browser(results: StoredRun, required_ids: Sequence[int] = ()) -> InstanceBrowser:
-    """Build the browser of some instances, the required ones among them; fewer if they take too many bytes."""
+    """Build the browser of some instances, the required ones among them."""
     ids, predictions = results.predictions["instance"].to_numpy(), _summarize_predictions(results.predictions)
     required = np.flatnonzero(np.isin(ids, required_ids))
 
-    def build(count: int) -> InstanceBrowser:
-        rows = np.union1d(select_spread(predictions, count), required)
-        return _build(results, ids[rows].tolist())
-
-    browser = build(MAX_INSTANCES)
-    content = json.dumps(browser.to_dict()["instances"], ensure_ascii=False, separators=(",", ":"))
-    size = len(content.encode())
-    return browser if size <= _MAX_BYTES else build(max(1, int(len(browser.instances) * _MAX_BYTES / size)))
+    rows = np.union1d(select_spread(predictions, MAX_INSTANCES), required)
+    return _build(results, ids[rows].tolist())
 
 
 def _summarize_predictions(predicted: pd.DataFrame) -> Floats:

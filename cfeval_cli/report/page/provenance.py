@@ -14,7 +14,6 @@ from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.record import RunRecord
 
 _MAX_NAMED_EXPLAINERS = 20
-_MAX_NAMED_STAGES = 4
 _INCOMPLETE_NOTES = {
     "skip": " Below 50 % the scores describe a selection of the instances.",
     "random": " Missing features are replaced by random ones: below 50 % the scores are mostly chance.",
@@ -95,7 +94,7 @@ def list_provenance(record: RunRecord) -> list[tuple[str, str]]:
         ("Settings", ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())),
         ("Explainers", shown),
         ("Started", record.started),
-        ("Duration", _describe_duration(record)),
+        ("Duration", f"{record.seconds:.1f} s"),
         ("Versions", ", ".join(versions)),
         ("Commit", record.git_commit or "an installed copy"),
         ("Inputs", record.inputs or "not known"),
@@ -106,9 +105,3 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(str, value))}]"
     return "null" if value is None else str(value)
-
-
-def _describe_duration(record: RunRecord) -> str:
-    stages = sorted(record.stages, key=lambda entry: (entry.seconds, entry.title), reverse=True)[:_MAX_NAMED_STAGES]
-    longest = ", ".join(f"{entry.title} {entry.seconds:.1f} s" for entry in stages)
-    return f"{record.seconds:.1f} s" + (f"; longest: {longest}" if longest else "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from markupsafe import Markup
 
@@ -11,30 +12,27 @@ from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.table import Cell, Row, Table, Title
 
 
-class GlossaryEntry(Protocol):
-    """An entry of a glossary."""
+@dataclass(frozen=True)
+class Term:
+    """An entry of the glossary of a page, to which headings of tables link."""
 
-    @property
-    def name(self) -> str:
-        """The word."""
-
-    @property
-    def definition(self) -> str:
-        """The meaning of the word."""
+    name: str
+    definition: str
 
     @property
     def anchor(self) -> str:
         """The id of the entry in the page."""
+        return "term-" + "".join(char if char.isascii() and char.isalnum() else f"-{ord(char):x}" for char in self.name)
 
 
-_Define = Callable[[Title], GlossaryEntry | None]
+Terms = Mapping[str, Term]  # by name
 
 
-def render_html(table: Table, define: _Define = lambda title: None, *, caption: bool = False) -> Markup:
+def render_html(table: Table, terms: Terms = MappingProxyType({}), *, caption: bool = False) -> Markup:
     """Write a table without its notes; `data-value` is what a script sorts by."""
-    head = Markup("").join(_head(title, "col", define) for title in table.header)
+    head = Markup("").join(_head(title, "col", terms) for title in table.header)
     bodies = Markup("").join(
-        Markup("<tbody>\n{}</tbody>\n").format(Markup("").join(_row(row, define) for row in block))
+        Markup("<tbody>\n{}</tbody>\n").format(Markup("").join(_row(row, terms) for row in block))
         for block in table.blocks
     )
     across = Markup(" data-across") if table.ranked else ""
@@ -49,14 +47,14 @@ def render_notes(table: Table) -> Markup:
     return Markup("\n").join(Markup('<p class="note">{}</p>').format(escape_controls(note)) for note in table.notes)
 
 
-def _row(row: Row, define: _Define) -> Markup:
+def _row(row: Row, terms: Terms) -> Markup:
     direction = Markup(' data-direction="lower"') if row.title.direction == "lower" else ""
     cells = Markup("").join(map(_cell, row.cells))
-    return Markup("<tr{}>{}{}</tr>\n").format(direction, _head(row.title, "row", define), cells)
+    return Markup("<tr{}>{}{}</tr>\n").format(direction, _head(row.title, "row", terms), cells)
 
 
-def _head(title: Title, scope: str, define: _Define) -> Markup:
-    entry, text = define(title), escape_controls(title.text)
+def _head(title: Title, scope: str, terms: Terms) -> Markup:
+    entry, text = terms.get(title.term or title.name), escape_controls(title.text)
     number = "" if title.number is None else Markup(' data-value="{}"').format(title.number)
     if entry is None:
         return Markup('<th scope="{}"{}>{}</th>').format(scope, number, text)

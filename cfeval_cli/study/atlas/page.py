@@ -9,8 +9,8 @@ from typing import Any
 
 from cfeval_cli.core.files import make_folder, refuse_linked_path
 from cfeval_cli.report.page import build
-from cfeval_cli.report.page.glossary import Term
 from cfeval_cli.report.plots import Plot
+from cfeval_cli.report.render.html import Term
 from cfeval_cli.report.table import Cell, Table
 from cfeval_cli.study.atlas.claims import ClaimResult, check_claims
 from cfeval_cli.study.atlas.plots import draw_figures
