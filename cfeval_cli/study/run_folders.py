@@ -19,7 +19,7 @@ RECORD = "run.json"
 
 def find_run_folders(folders: Sequence[Path], *, with_judges: bool = False) -> list[Path]:
     """Return the run folders among and below some folders; those of judges beside a run only on request."""
-    found: dict[Path, None] = {}
+    run_folders: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"there is no folder {folder}.")
@@ -27,8 +27,8 @@ def find_run_folders(folders: Sequence[Path], *, with_judges: bool = False) -> l
         runs = [folder] if (folder / RECORD).exists() else [run for run in below if with_judges or not _is_judge(run)]
         if not runs:
             raise UserError(f"neither {folder} nor a folder below it contains a run.json. Name a folder of runs.")
-        found |= dict.fromkeys(run.resolve() for run in runs)
-    return list(found)
+        run_folders |= dict.fromkeys(run.resolve() for run in runs)
+    return list(run_folders)
 
 
 def _is_judge(folder: Path) -> bool:

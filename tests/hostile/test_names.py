@@ -26,7 +26,7 @@ from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.study.paper import document
+from cfeval_cli.study.paper.compare import render_documents
 from tests.conftest import cfeval
 from tests.hostile.amounts import parametrize_seeds
 from tests.records import change_record, make_metric
@@ -85,17 +85,21 @@ class Parsed(HTMLParser):
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
+def html_with_notes(table):
+    return html.render_html(table, caption=True) + html.render_notes(table)
+
+
 @cache
 def plain():
     """What is seen where the name is a plain one: in HTML, and in Markdown."""
-    return Parsed(document.html(of("name"))), Parsed(MARKDOWN.render(markdown.render_markdown(of("name"))))
+    return Parsed(html_with_notes(of("name"))), Parsed(MARKDOWN.render(markdown.render_markdown(of("name"))))
 
 
 def check(name):
     table, shown = of(name), escape_controls(name)
     assert not HIDDEN.search(shown) and "\n" not in shown
     # HTML: the same elements as with a plain name, and the same text
-    page, other = Parsed(document.html(table)), plain()[0]
+    page, other = Parsed(html_with_notes(table)), plain()[0]
     assert page.tags == other.tags and [shown if text == "name" else text for text in other.texts] == page.texts
     # Markdown: as a parser of CommonMark with tables sees it
     page, other = Parsed(MARKDOWN.render(markdown.render_markdown(table))), plain()[1]
@@ -147,7 +151,8 @@ def test_the_checks_see_what_is_not_escaped(monkeypatch):
     """With each of the escapes taken away in turn, a check fails."""
     for module, function, name in (
         (html, "Markup", "<b>"), (markdown, "_escape", "*x*"), (latex, "escape_latex", "$"),
-        (terminal, "visible", "\x1b[2J"), (narrow, "visible", "\x1b[2J"), (markdown, "visible", "\x1b[2J"),
+        (terminal, "escape_controls", "\x1b[2J"), (narrow, "escape_controls", "\x1b[2J"),
+        (markdown, "escape_controls", "\x1b[2J"),
     ):  # fmt: skip
         with monkeypatch.context() as patch, pytest.raises(AssertionError):
             patch.setattr(module, function, str if function == "Markup" else lambda text: text)
@@ -182,7 +187,7 @@ def test_latex_with_names_of_any_kind_is_compiled(tmp_path):
     names = [name for name in NASTY if escape_controls(name).isascii() or name == "é"]
     rng = np.random.default_rng(0)
     names += ["".join(rng.choice(names, 4)) for _ in range(100)]
-    text = document.write([of(name) for name in names])["paper.tex"]
+    text = render_documents([of(name) for name in names], "")["paper.tex"]
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)
     (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
     done = subprocess.run(

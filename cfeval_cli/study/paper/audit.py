@@ -13,7 +13,7 @@ from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.study.paper import chance, method, statements, tables
 from cfeval_cli.study.paper.finding import KINDS, Finding, Result
-from cfeval_cli.study.paper.published import Published, load, read
+from cfeval_cli.study.paper.published import Published, load_figures, parse_figures
 
 CHECKS: tuple[Callable[[Published], Iterator[Result]], ...] = (
     *tables.CHECKS, *statements.CHECKS, *method.CHECKS, *chance.CHECKS,
@@ -34,7 +34,7 @@ class Audit:
 
     def build_brief(self) -> Table:
         """Count the findings of each kind."""
-        counts = {title: sum(one.kind == kind for one in self.findings) for kind, title in KINDS.items()}
+        counts = {title: sum(finding.kind == kind for finding in self.findings) for kind, title in KINDS.items()}
         rows = [Row(Title(title), [Cell(count, form=COUNT)]) for title, count in counts.items() if count]
         notes = ["--full shows each finding; --md and --csv write them to files."]
         return Table("Findings by kind", [Title("kind"), Title("findings")], [rows], notes)
@@ -43,31 +43,29 @@ class Audit:
         """Write each finding in a line, below the title of its kind."""
         lines, numbered = [], list(enumerate(self.findings, 1))
         for kind, title in KINDS.items():
-            some = [
-                f"{i}. {one.place}. Printed: {one.printed}. Recomputed: {one.recomputed}. {one.meaning}"
-                for i, one in numbered if one.kind == kind
+            listed = [
+                f"{i}. {finding.place}. Printed: {finding.printed}. Recomputed: {finding.recomputed}. {finding.meaning}"
+                for i, finding in numbered if finding.kind == kind
             ]  # fmt: skip
-            lines += ["", title, *some] if some else []
+            lines += ["", title, *listed] if listed else []
         return lines
 
     def build_frame(self) -> pd.DataFrame:
         """Return one row for each finding."""
-        return pd.DataFrame([{"number": i, **asdict(one)} for i, one in enumerate(self.findings, 1)])
+        return pd.DataFrame([{"number": i, **asdict(finding)} for i, finding in enumerate(self.findings, 1)])
 
     def build_tables(self) -> list[Table]:
         """Return one table for each kind; its notes say what the findings mean."""
         built = []
         for kind, title in KINDS.items():
-            findings = {str(i): one for i, one in enumerate(self.findings, 1) if one.kind == kind}
+            findings = {str(i): finding for i, finding in enumerate(self.findings, 1) if finding.kind == kind}
             if not findings:
                 continue
-            rows = [
-                Row(Title(i), [*map(Cell, (one.place, one.printed, one.recomputed))]) for i, one in findings.items()
-            ]
-            numbers: dict[str, list[str]] = {}
-            for i, one in findings.items():
-                numbers.setdefault(one.meaning, []).append(i)
-            notes = [f"{', '.join(some)}: {meaning}" for meaning, some in numbers.items()]
+            rows, numbers = [], dict[str, list[str]]()
+            for i, finding in findings.items():
+                rows.append(Row(Title(i), [*map(Cell, (finding.place, finding.printed, finding.recomputed))]))
+                numbers.setdefault(finding.meaning, []).append(i)
+            notes = [f"{', '.join(places)}: {meaning}" for meaning, places in numbers.items()]
             header = [*map(Title, ("No.", "Place", "Printed", "Recomputed"))]
             built.append(Table(f"{title} ({len(findings)})", header, [rows], notes))
         return built
@@ -80,13 +78,13 @@ class Audit:
 @cache
 def audit_paper() -> Audit:
     """Audit the published figures."""
-    return audit(load())
+    return audit(load_figures())
 
 
 def audit(frame: pd.DataFrame) -> Audit:
     """Run all checks on a table of the form of the published figures."""
-    paper = read(frame)
+    paper = parse_figures(frame)
     results = [result for check in CHECKS for result in check(paper)]
     findings = [result for result in results if result is not None]
     order = list(KINDS)
-    return Audit(sorted(findings, key=lambda one: order.index(one.kind)), len(results) - len(findings))
+    return Audit(sorted(findings, key=lambda finding: order.index(finding.kind)), len(results) - len(findings))

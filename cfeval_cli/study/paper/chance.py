@@ -26,43 +26,52 @@ _LEVEL = 0.05
 def check_significance(paper: Published) -> Iterator[Result]:
     """Compute p of every pair of printed τ and ρ; metrics with the same coefficients are one test."""
     rows: dict[tuple[str, str, str], list[Coefficient]] = {}
-    for one in paper.coefficients:
-        if one.figure.meant and paper.truth(one.source) is not None:
-            rows.setdefault((one.table, one.dataset, one.title), []).append(one)
+    for coefficient in paper.coefficients:
+        if coefficient.figure.corrected and paper.find_truth(coefficient.source) is not None:
+            rows.setdefault((coefficient.table, coefficient.dataset, coefficient.title), []).append(coefficient)
     tests: dict[tuple[str, str, tuple[float, ...]], list[Coefficient]] = {}
     for (table, dataset, _), row in rows.items():
-        tests.setdefault((table, dataset, tuple(one.figure.value for one in row)), []).extend(row)
-    sizes = [len(truth.figures) for (first, *_) in tests.values() if (truth := paper.truth(first.source)) is not None]
-    p = [max(_compute_p(one, size) for one in group) for group, size in zip(tests.values(), sizes, strict=True)]
-    corrected = adjust_holm(np.nan_to_num(np.array(p), nan=1.0)).tolist()
-    for (table, dataset, values), size, before, after in zip(tests, sizes, p, corrected, strict=True):
-        group = tests[table, dataset, values]
+        tests.setdefault((table, dataset, tuple(coefficient.figure.value for coefficient in row)), []).extend(row)
+    sizes = [
+        len(truth.figures) for (first, *_) in tests.values() if (truth := paper.find_truth(first.source)) is not None
+    ]
+    p = [
+        max(_compute_p(coefficient, size) for coefficient in group)
+        for group, size in zip(tests.values(), sizes, strict=True)
+    ]
+    adjusted = adjust_holm(np.nan_to_num(np.array(p), nan=1.0)).tolist()
+    for ((table, dataset, _), group), size, before, after in zip(tests.items(), sizes, p, adjusted, strict=True):
         word = "Significantly" if after < _LEVEL else "Not significantly"
         yield Finding(
             f"p.{table}.{dataset}.{group[0].metric}_{group[0].variant}", "significance", table, dataset,
-            join(one.title for one in group), "", join(f"{one.sign} {one.figure.meant}" for one in group),
+            join(coefficient.title for coefficient in group), "",
+            join(f"{coefficient.symbol} {coefficient.figure.corrected}" for coefficient in group),
             f"p = {before:.3f}, Holm-adjusted {after:.3f}", f"{word} better than a random order of {size} explainers.",
         )  # fmt: skip
 
 
-def _compute_p(one: Coefficient, size: int) -> float:
+def _compute_p(coefficient: Coefficient, size: int) -> float:
     """Compute p by an order of the explainers that has the printed coefficient; NaN if none has it."""
     identity = tuple(map(float, range(1, size + 1)))
     truth = {str(i): rank for i, rank in enumerate(identity)}
     for order in permutations(identity):
         ranking = {str(i): rank for i, rank in enumerate(order)}
-        if one.figure.allows(correlate(ranking, truth)[one.kind]):
+        if coefficient.figure.allows(correlate(ranking, truth)[coefficient.kind]):
             tau, rho = compute_permutation_p_values(np.array([order]), np.array([identity]))
-            return float((tau if one.kind == "tau" else rho)[0, 0])
+            return float((tau if coefficient.kind == "tau" else rho)[0, 0])
     return math.nan
 
 
 def check_without_lr(paper: Published) -> Iterator[Result]:
     """Recompute τ without LR, which is the ground truth itself."""
     for key in paper.keys:
-        truth = paper.truth(key)
-        judged = {one.pair for one in paper.coefficients if one.source == key and one.figure.meant}
-        rows = [series for series in paper.of(key) if series.pair in judged]
+        truth = paper.find_truth(key)
+        judged = {
+            coefficient.pair
+            for coefficient in paper.coefficients
+            if coefficient.source == key and coefficient.figure.corrected
+        }
+        rows = [series for series in paper.list_series(key) if series.pair in judged]
         if truth is None or "lr" not in truth.figures or not rows:
             continue
         explainers = [name for name in truth.figures if name != "lr"]

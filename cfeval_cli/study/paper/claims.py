@@ -1,4 +1,4 @@
-"""The paper's claims on rankings and correlations, as questions to a view of its experiments."""
+"""The paper's claims on rankings and correlations, as tests of a view of its experiments."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _ERASURE: dict[Key, tuple[Pair, ...]] = {
     TWO_FEATURES: (_COMPREHENSIVENESS, _SUFFICIENCY, _DFR),
 }
 
-Scope = Literal["always", "mostly", "sometimes"]  # in how many seeds the claim has to be true
-Answer = tuple[bool, dict[str, float]] | None  # whether it is true, and its figures; None without figures
-ClaimTest = Callable[[View], Answer]
+Scope = Literal["always", "mostly", "sometimes"]  # in how many seeds the claim must be true
+Evaluation = tuple[bool, dict[str, float]] | None  # whether the claim is true, and its figures; None without figures
+ClaimTest = Callable[[View], Evaluation]
+_TIE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,128 +40,139 @@ class Claim:
 
     id: str
     text: str
-    ask: ClaimTest
+    evaluate: ClaimTest
     scope: Scope = "mostly"
 
 
-def _ranks_exactly(key: Key, pair: Pair) -> ClaimTest:
-    """Ask whether a metric ranks the explainers as the ground truth does."""
+def _test_exact_ranking(key: Key, pair: Pair) -> ClaimTest:
+    """Test whether a metric ranks the explainers exactly as the ground truth does."""
 
-    def ask(view: View) -> Answer:
-        tau = view.coefficient(key, pair, "tau")
-        return None if isnan(tau) else (tau > 1 - 1e-9, {"τ": tau})
+    def evaluate(view: View) -> Evaluation:
+        tau = view.get_coefficient(key, pair, "tau")
+        return None if isnan(tau) else (tau > 1 - _TIE, {"τ": tau})
 
-    return ask
+    return evaluate
 
 
-def _exceeds(key: Key, pair: Pair, others: Sequence[Pair]) -> ClaimTest:
-    """Ask whether τ and ρ of a metric are larger than those of all others."""
+def _test_higher_agreement(key: Key, pair: Pair, others: Sequence[Pair]) -> ClaimTest:
+    """Test whether τ and ρ of a metric are higher than those of all others."""
 
-    def ask(view: View) -> Answer:
+    def evaluate(view: View) -> Evaluation:
         figures = {}
-        for kind, sign in (("tau", "τ"), ("rho", "ρ")):
-            values = [view.coefficient(key, other, kind) for other in others]
-            figures[sign] = view.coefficient(key, pair, kind)
-            figures[f"{sign} of the best other"] = max([value for value in values if not isnan(value)], default=nan)
+        for kind, symbol in (("tau", "τ"), ("rho", "ρ")):
+            values = [view.get_coefficient(key, other, kind) for other in others]
+            figures[symbol] = view.get_coefficient(key, pair, kind)
+            figures[f"{symbol} of the best other"] = max([value for value in values if not isnan(value)], default=nan)
         if any(isnan(value) for value in figures.values()):
             return None
-        return all(figures[sign] > figures[f"{sign} of the best other"] + 1e-9 for sign in ("τ", "ρ")), figures
+        return all(figures[name] > figures[f"{name} of the best other"] + _TIE for name in ("τ", "ρ")), figures
 
-    return ask
+    return evaluate
 
 
-def _all_of(*questions: ClaimTest) -> ClaimTest:
-    """Ask whether several answers are all yes."""
+def _test_all(*tests: ClaimTest) -> ClaimTest:
+    """Test whether several claims are true together."""
 
-    def ask(view: View) -> Answer:
-        answers = [answer for question in questions if (answer := question(view)) is not None]
-        if len(answers) < len(questions):
+    def evaluate(view: View) -> Evaluation:
+        evaluations = [evaluation for test in tests if (evaluation := test(view)) is not None]
+        if len(evaluations) < len(tests):
             return None
-        figures = {f"{name} ({i})": value for i, (_, some) in enumerate(answers, 1) for name, value in some.items()}
-        return all(is_true for is_true, _ in answers), figures
+        figures = {
+            f"{name} ({number})": value
+            for number, (_, part) in enumerate(evaluations, 1)
+            for name, value in part.items()
+        }
+        return all(is_true for is_true, _ in evaluations), figures
 
-    return ask
+    return evaluate
 
 
-def _has_no_true_rank(view: View) -> Answer:
-    ranking, truth = view.ranked(ADULTS, _DFR), view.ranked(ADULTS, TRUTH)
+def _test_no_true_rank(view: View) -> Evaluation:
+    """Test whether DFR gives no explainer of Adults its true rank."""
+    ranking, truth = view.rank_explainers(ADULTS, _DFR), view.rank_explainers(ADULTS, TRUTH)
     if not ranking or set(ranking) != set(truth):  # an explainer has no value
         return None
-    right = sum(ranking[name] == truth[name] for name in ranking)
-    return right == 0, {"ranks right": float(right), "τ": view.coefficient(ADULTS, _DFR, "tau")}
+    n_right = sum(ranking[name] == truth[name] for name in ranking)
+    return n_right == 0, {"ranks right": float(n_right), "τ": view.get_coefficient(ADULTS, _DFR, "tau")}
 
 
-def _is_strongest(key: Key) -> ClaimTest:
-    def ask(view: View) -> Answer:
-        taus = {pair: view.coefficient(key, pair, "tau") for pair in _ERASURE[key]}
+def _test_strongest_erasure_metric(key: Key) -> ClaimTest:
+    """Test whether no erasure metric has a higher τ than comprehensiveness."""
+
+    def evaluate(view: View) -> Evaluation:
+        taus = {pair: view.get_coefficient(key, pair, "tau") for pair in _ERASURE[key]}
         tau = taus[_COMPREHENSIVENESS]
         if isnan(tau):
             return None
         best = max(value for value in taus.values() if not isnan(value))
-        return tau >= best - 1e-9, {"τ of Comp. (del.)": tau, "largest τ": best}
+        return tau >= best - _TIE, {"τ of Comp. (del.)": tau, "largest τ": best}
 
-    return ask
+    return evaluate
 
 
-def _ranks_alike(key: Key, first: Pair, second: Pair, wanted: bool = True) -> ClaimTest:
-    def ask(view: View) -> Answer:
-        one, other = (view.ranked(key, pair) for pair in (first, second))
-        if not one or set(one) != set(other):
+def _test_same_ranking(key: Key, first: Pair, second: Pair, *, same: bool = True) -> ClaimTest:
+    """Test whether two metrics rank the explainers alike, or whether they do not."""
+
+    def evaluate(view: View) -> Evaluation:
+        left, right = (view.rank_explainers(key, pair) for pair in (first, second))
+        if not left or set(left) != set(right):
             return None
-        return (one == other) == wanted, {"ranks that differ": float(sum(one[name] != other[name] for name in one))}
+        n_different = sum(left[name] != right[name] for name in left)
+        return (n_different == 0) == same, {"ranks that differ": float(n_different)}
 
-    return ask
+    return evaluate
 
 
-def _is_refined(view: View) -> Answer:
-    before = view.coefficient(ADULTS, ("validity_soft", "probability"), "tau")
-    after = view.coefficient(ADULTS, _C_SOFT[ADULTS], "tau")
+def _test_refinement(view: View) -> Evaluation:
+    """Test whether C_soft has a higher τ than its numerator."""
+    before = view.get_coefficient(ADULTS, ("validity_soft", "probability"), "tau")
+    after = view.get_coefficient(ADULTS, _C_SOFT[ADULTS], "tau")
     if isnan(before) or isnan(after):
         return None
-    return after > before + 1e-9, {"τ of validity_soft": before, "τ of C_soft": after}
+    return after > before + _TIE, {"τ of validity_soft": before, "τ of C_soft": after}
 
 
-def _is_sparse(key: Key, explainers: Sequence[str]) -> ClaimTest:
-    """Ask whether explainers select a second feature for under half of the instances."""
+def _test_sparsity(key: Key, explainers: Sequence[str]) -> ClaimTest:
+    """Test whether explainers select a second feature for under half of the instances."""
 
-    def ask(view: View) -> Answer:
-        shares = {name: view.several(key, name) for name in explainers}
+    def evaluate(view: View) -> Evaluation:
+        shares = {f"share of {name}": view.get_share_of_several(key, name) for name in explainers}
         if any(isnan(share) for share in shares.values()):
             return None
-        return all(share < 0.5 for share in shares.values()), {f"share of {name}": s for name, s in shares.items()}
+        return all(share < 0.5 for share in shares.values()), shares
 
-    return ask
+    return evaluate
 
 
 CLAIMS = (
     Claim("c_exact", "C (disc.) ranks the explainers of Adults exactly as the truth does.",
-          _ranks_exactly(ADULTS, _C_LABEL), "always"),
+          _test_exact_ranking(ADULTS, _C_LABEL), "always"),
     Claim("c_soft_exact", "C_soft (disc.) ranks the explainers of Adults exactly as the truth does.",
-          _ranks_exactly(ADULTS, _C_SOFT[ADULTS]), "always"),
+          _test_exact_ranking(ADULTS, _C_SOFT[ADULTS]), "always"),
     Claim("c_over_dfr", "With labels alone, C (disc.) agrees with the truth better than DFR does (Adults).",
-          _exceeds(ADULTS, _C_LABEL, [_DFR])),
-    Claim("dfr_all_wrong", "DFR gives no explainer of Adults its true rank.", _has_no_true_rank, "always"),
+          _test_higher_agreement(ADULTS, _C_LABEL, [_DFR])),
+    Claim("dfr_all_wrong", "DFR gives no explainer of Adults its true rank.", _test_no_true_rank, "always"),
     Claim("comp_strongest", "Comp. (del.) is the strongest erasure metric on both datasets.",
-          _all_of(_is_strongest(ADULTS), _is_strongest(MOVIE_REVIEWS))),
+          _test_all(_test_strongest_erasure_metric(ADULTS), _test_strongest_erasure_metric(MOVIE_REVIEWS))),
     Claim("c_soft_best_adults", "C_soft beats every erasure metric on Adults.",
-          _exceeds(ADULTS, _C_SOFT[ADULTS], _ERASURE[ADULTS])),
+          _test_higher_agreement(ADULTS, _C_SOFT[ADULTS], _ERASURE[ADULTS])),
     Claim("c_soft_best_movies", "C_soft beats every erasure metric on Movie Reviews.",
-          _exceeds(MOVIE_REVIEWS, _C_SOFT[MOVIE_REVIEWS], _ERASURE[MOVIE_REVIEWS])),
+          _test_higher_agreement(MOVIE_REVIEWS, _C_SOFT[MOVIE_REVIEWS], _ERASURE[MOVIE_REVIEWS])),
     Claim("c_soft_best", "C_soft beats every erasure metric on both datasets.",
-          _all_of(*(_exceeds(key, _C_SOFT[key], _ERASURE[key]) for key in (ADULTS, MOVIE_REVIEWS)))),
+          _test_all(*(_test_higher_agreement(key, _C_SOFT[key], _ERASURE[key]) for key in (ADULTS, MOVIE_REVIEWS)))),
     Claim("c_moved_best", "C (cont.) beats every erasure metric on Movie Reviews.",
-          _exceeds(MOVIE_REVIEWS, _C_GRADIENT, _ERASURE[MOVIE_REVIEWS])),
-    Claim("proximity_refines", "Proximity refines validity_soft on Adults: C_soft agrees better.", _is_refined),
+          _test_higher_agreement(MOVIE_REVIEWS, _C_GRADIENT, _ERASURE[MOVIE_REVIEWS])),
+    Claim("proximity_refines", "Proximity refines validity_soft on Adults: C_soft agrees better.", _test_refinement),
     Claim("ce_consistent", "C and C_soft rank the explainers of Movie Reviews alike.",
-          _ranks_alike(MOVIE_REVIEWS, _C_GRADIENT, _C_SOFT[MOVIE_REVIEWS]), "always"),
+          _test_same_ranking(MOVIE_REVIEWS, _C_GRADIENT, _C_SOFT[MOVIE_REVIEWS]), "always"),
     Claim("erasure_inconsistent", "Comp. and Suff. do not always rank the explainers of Movie Reviews alike.",
-          _ranks_alike(MOVIE_REVIEWS, _COMPREHENSIVENESS, _SUFFICIENCY, wanted=False), "sometimes"),
+          _test_same_ranking(MOVIE_REVIEWS, _COMPREHENSIVENESS, _SUFFICIENCY, same=False), "sometimes"),
     Claim("two_exact", "With two features (Table 3), C_soft ranks the explainers exactly as the truth does.",
-          _ranks_exactly(TWO_FEATURES, _C_SOFT[TWO_FEATURES]), "always"),
+          _test_exact_ranking(TWO_FEATURES, _C_SOFT[TWO_FEATURES]), "always"),
     Claim("two_best", "With two features, C_soft beats every erasure metric.",
-          _exceeds(TWO_FEATURES, _C_SOFT[TWO_FEATURES], _ERASURE[TWO_FEATURES])),
+          _test_higher_agreement(TWO_FEATURES, _C_SOFT[TWO_FEATURES], _ERASURE[TWO_FEATURES])),
     Claim("sparse_anchor", "Anchor selects a second word for under half of the Movie Reviews.",
-          _is_sparse(MOVIE_REVIEWS, ["anchor"]), "always"),
+          _test_sparsity(MOVIE_REVIEWS, ["anchor"]), "always"),
     Claim("sparse_others", "Omission and Decision Boundary select a second feature for under half of Adults.",
-          _is_sparse(ADULTS, ["omission", "decision_boundary"]), "always"),
+          _test_sparsity(ADULTS, ["omission", "decision_boundary"]), "always"),
 )  # fmt: skip

@@ -14,13 +14,16 @@ import pandas as pd
 from cfeval_cli.core import Floats
 from cfeval_cli.core.files import as_csv, refuse_linked_path
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.page.build import render_page
+from cfeval_cli.report.render.latex import render_latex
+from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.statistics.ranking import compute_ranks
-from cfeval_cli.study.paper import comparison_tables, document
+from cfeval_cli.study.paper import comparison_tables
 from cfeval_cli.study.paper.audit import audit_paper
-from cfeval_cli.study.paper.published import Better, Pair, Published, load, read
-from cfeval_cli.study.paper.verdicts import Verdict, Word, judge, list_truths
-from cfeval_cli.study.paper.views import Computed, Printed, computed
+from cfeval_cli.study.paper.published import Better, Pair, Published, load_figures, parse_figures
+from cfeval_cli.study.paper.verdicts import Outcome, Verdict, judge_claims, list_truths
+from cfeval_cli.study.paper.views import ComputedView, PrintedView, read_views
 from cfeval_cli.study.run_folders import write_texts
 
 CELLS = [
@@ -31,11 +34,20 @@ VERDICTS = [
     "claim", "text", "scope", "truth", "verdict", "seeds", "holds_in", "low", "high", "p", "p_holm", "tests", "needed",
     "by_paper_figures", "figures",
 ]  # fmt: skip
-_COUNTED: dict[Word, tuple[str, str]] = {  # of one claim, and of several
+_PHRASES: dict[Outcome, tuple[str, str]] = {  # singular and plural
     "holds": ("holds", "hold"), "does not hold": ("does not hold", "do not hold"),
     "refuted": ("is refuted", "are refuted"), "open": ("is open", "are open"),
     "not computed": ("is not computed", "are not computed"),
 }  # fmt: skip
+
+_TITLE = "Counterfactual evaluation: paper and cfeval"
+_LATEX = r"""\documentclass{{article}}
+\usepackage[margin=2cm]{{geometry}}
+\usepackage{{booktabs,graphicx}}
+\begin{{document}}
+{body}
+\end{{document}}
+"""
 
 
 @dataclass(frozen=True)
@@ -50,10 +62,10 @@ class Comparison:
     def answer(self) -> str:
         """Count the verdicts under the first truth."""
         truth = self.verdicts[0].truth
-        verdicts = [one for one in self.verdicts if one.truth == truth]
-        counts = {word: sum(one.word == word for one in verdicts) for word in _COUNTED}
-        text = ", ".join(f"{count} {_COUNTED[word][count != 1]}" for word, count in counts.items() if count)
-        seeds = max(one.seeds for one in verdicts)
+        verdicts = [verdict for verdict in self.verdicts if verdict.truth == truth]
+        counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in _PHRASES}
+        text = ", ".join(f"{count} {_PHRASES[outcome][count != 1]}" for outcome, count in counts.items() if count)
+        seeds = max(verdict.seeds for verdict in verdicts)
         return f"of the paper's {len(verdicts)} claims {text} (truth: {truth}, {seeds} seed{'s' * (seeds != 1)})"
 
     @property
@@ -65,40 +77,53 @@ class Comparison:
 def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "2", "3")) -> Comparison:
     """Compare the paper with run folders; write paper.csv, claims.csv, paper.md, paper.tex and paper.html."""
     refuse_linked_path(into)
-    published, views = read(load()), computed(folders)
+    published, views = parse_figures(load_figures()), read_views(folders)
     if not any(view.runs for view in views):
         raise UserError("none of the folders has a run of the paper's experiments.")
     cells = pd.DataFrame([*_list_values(published, views), *_list_coefficients(published, views)], columns=CELLS)
-    verdicts = judge(published, views)
+    verdicts = judge_claims(published, views)
     built = comparison_tables.build_tables(published, cells, views, tables)
     built.append(comparison_tables.build_claims(verdicts))
-    # the audit is a detail: it is in the files, and `cfeval paper audit` shows it
+    # the screen does not show the audit, which has a command of its own
     built += [replace(table, detail=True) for table in audit_paper().build_tables()]
     lines = pd.DataFrame([_describe_verdict(verdict) for verdict in verdicts], columns=VERDICTS)
-    write_texts(into, {"paper.csv": as_csv(cells), "claims.csv": as_csv(lines), **document.write(built)})
-    return Comparison(cells, verdicts, built)
+    comparison = Comparison(cells, verdicts, built)
+    texts = {"paper.csv": as_csv(cells), "claims.csv": as_csv(lines), **render_documents(built, comparison.answer)}
+    write_texts(into, texts)
+    return comparison
+
+
+def render_documents(tables: Sequence[Table], headline: str) -> dict[str, str]:
+    """Return the texts of paper.md, paper.tex and paper.html."""
+    return {
+        "paper.md": f"# {_TITLE}\n\n" + "\n".join(map(render_markdown, tables)),
+        "paper.tex": _LATEX.format(body="\n".join(map(render_latex, tables))),
+        "paper.html": render_page("paper.html", tables, [], title=_TITLE, headline=headline),
+    }
 
 
 def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
     low, high = verdict.interval
     return {
         "claim": verdict.claim.id, "text": verdict.claim.text, "scope": verdict.claim.scope, "truth": verdict.truth,
-        "verdict": verdict.word, "seeds": verdict.seeds, "holds_in": verdict.holds_in, "low": low, "high": high,
-        "p": verdict.p, "p_holm": verdict.corrected, "tests": verdict.tests, "needed": verdict.needed or "",
+        "verdict": verdict.outcome, "seeds": verdict.seeds, "holds_in": verdict.holds_in, "low": low, "high": high,
+        "p": verdict.p, "p_holm": verdict.p_holm, "tests": verdict.tests, "needed": verdict.needed or "",
         "by_paper_figures": {None: "not printed", True: "holds", False: "does not hold"}[verdict.printed],
         "figures": "; ".join(f"{name} {value:.4f}" for name, value in verdict.figures.items()),
     }  # fmt: skip
 
 
-def _list_values(published: Published, views: Sequence[Computed]) -> Iterator[dict[str, Any]]:
+def _list_values(published: Published, views: Sequence[ComputedView]) -> Iterator[dict[str, Any]]:
     """List the values of explainers in Tables 1 and 3."""
-    paper = Printed(published)
+    paper = PrintedView(published)
     for series in published.series:
-        key, pair = (series.table, series.dataset), series.pair
-        paper_ranks = paper.ranked(key, pair)
+        key, pair = series.key, series.pair
+        paper_ranks = paper.rank_explainers(key, pair)
         for truth in list_truths(views):
-            values = [view.values(key, pair) for view in views if view.truth == truth and key in view.runs]
-            seeds = {name: np.array([one[name] for one in values if name in one]) for name in series.figures}
+            values = [view.get_values(key, pair) for view in views if view.truth == truth and key in view.runs]
+            seeds = {
+                name: np.array([by_name[name] for by_name in values if name in by_name]) for name in series.figures
+            }
             cfeval_ranks = _rank_means(seeds, series.better or "lower")
             for name, figure in series.figures.items():
                 yield {
@@ -113,14 +138,15 @@ def _rank_means(seeds: Mapping[str, Floats], better: Better) -> dict[str, float]
     return dict(zip(seeds, compute_ranks(means, better).tolist(), strict=True))
 
 
-def _list_coefficients(published: Published, views: Sequence[Computed]) -> Iterator[dict[str, Any]]:
+def _list_coefficients(published: Published, views: Sequence[ComputedView]) -> Iterator[dict[str, Any]]:
     """List τ and ρ of Tables 2 and 3."""
-    for one in published.coefficients:
+    for coefficient in published.coefficients:
+        key, pair, kind = coefficient.source, coefficient.pair, coefficient.kind
         for truth in list_truths(views):
-            values = [view.coefficient(one.source, one.pair, one.kind) for view in views if view.truth == truth]
+            values = [view.get_coefficient(key, pair, kind) for view in views if view.truth == truth]
             yield {
-                **_locate(one.table, one.dataset, one.pair, truth), "explainer": "", "coefficient": one.kind,
-                **_summarise(np.array([value for value in values if not isnan(value)]), one.figure.value),
+                **_locate(coefficient.table, coefficient.dataset, pair, truth), "explainer": "", "coefficient": kind,
+                **_summarise(np.array([value for value in values if not isnan(value)]), coefficient.figure.value),
             }  # fmt: skip
 
 

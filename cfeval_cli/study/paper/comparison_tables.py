@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,48 +12,55 @@ from cfeval_cli.report.numbers import fixed
 from cfeval_cli.report.table import DASH, Cell, Row, Table, Title
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Coefficient, Key, Published
 from cfeval_cli.study.paper.verdicts import LEVEL, Verdict, count_needed_seeds, list_truths
-from cfeval_cli.study.paper.views import EXPERIMENTS, Computed
+from cfeval_cli.study.paper.views import EXPERIMENTS, ComputedView
 
-_SIGNS = {"tau": "τ", "rho": "ρ"}
+_SYMBOLS = {"tau": "τ", "rho": "ρ"}
 _BY_PAPER = {None: Cell(), True: Cell("holds"), False: Cell("does not\u00a0hold")}
 
 
 def build_brief(verdicts: Sequence[Verdict]) -> Table:
     """Build the table of claims for the screen: the verdicts, and in how many seeds a claim is true."""
     note = "Below a verdict: the seeds in which the claim is true. --full shows the intervals, the rule and all tables."
-    return _tabulate_claims(verdicts, {one.claim.id: one.claim.text for one in verdicts}, _write_brief, [note])
+    return _build_claim_table(
+        verdicts, {verdict.claim.id: verdict.claim.text for verdict in verdicts}, _build_brief_cell, [note]
+    )
 
 
 def build_claims(verdicts: Sequence[Verdict]) -> Table:
     """Build the table of claims with intervals and the rule of the verdicts."""
-    titles = {one.claim.id: f"{one.claim.text} [{one.claim.scope}]" for one in verdicts}
-    return _tabulate_claims(verdicts, titles, _write_verdict, _explain_verdicts(verdicts))
+    titles = {verdict.claim.id: f"{verdict.claim.text} [{verdict.claim.scope}]" for verdict in verdicts}
+    return _build_claim_table(verdicts, titles, _build_verdict_cell, _explain_verdicts(verdicts))
 
 
-def _tabulate_claims(verdicts: Sequence[Verdict], titles: Mapping[str, str], write: Any, notes: Sequence[str]) -> Table:
-    truths = list(dict.fromkeys(one.truth for one in verdicts))
+def _build_claim_table(
+    verdicts: Sequence[Verdict],
+    titles: Mapping[str, str],
+    build_cell: Callable[[Verdict], Cell],
+    notes: Sequence[str],
+) -> Table:
+    truths = list(dict.fromkeys(verdict.truth for verdict in verdicts))
     header = [*map(Title, ("claim", "paper's\u00a0own figures", *(f"cfeval, truth: {truth}" for truth in truths)))]
     rows: dict[str, list[Cell]] = {}
-    for one in verdicts:
-        rows.setdefault(one.claim.id, [_BY_PAPER[one.printed]]).append(write(one))
+    for verdict in verdicts:
+        rows.setdefault(verdict.claim.id, [_BY_PAPER[verdict.printed]]).append(build_cell(verdict))
     return Table(
         "What the paper claims", header, [[Row(Title(titles[name]), row) for name, row in rows.items()]], notes
     )
 
 
-def _write_brief(verdict: Verdict) -> Cell:
+def _build_brief_cell(verdict: Verdict) -> Cell:
     if not verdict.seeds:
-        return Cell(reason=verdict.word)
-    return Cell(verdict.word.replace("not ", "not\u00a0"), detail=f"{verdict.holds_in}\u00a0of\u00a0{verdict.seeds}")
+        return Cell(reason=verdict.outcome)
+    return Cell(verdict.outcome.replace("not ", "not\u00a0"), detail=f"{verdict.holds_in}\u00a0of\u00a0{verdict.seeds}")
 
 
-def _write_verdict(verdict: Verdict) -> Cell:
+def _build_verdict_cell(verdict: Verdict) -> Cell:
     if not verdict.seeds:
         return Cell()
     low, high = verdict.interval
     more = f"; {verdict.needed:,} seeds needed" if verdict.needed else ""
     share = f"{verdict.holds_in} of {verdict.seeds}, {100 * low:.0f} to {100 * high:.0f} %{more}"
-    return Cell(f"{verdict.word} ({share})")
+    return Cell(f"{verdict.outcome} ({share})")
 
 
 def _explain_verdicts(verdicts: Sequence[Verdict]) -> list[str]:
@@ -78,53 +85,47 @@ def _explain_verdicts(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def build_tables(
-    published: Published, cells: pd.DataFrame, views: Sequence[Computed], numbers: Sequence[str]
+    published: Published, cells: pd.DataFrame, views: Sequence[ComputedView], numbers: Sequence[str]
 ) -> list[Table]:
     """Build the paper's tables beside those of cfeval, under the first truth."""
     truth = list_truths(views)[0]
-    some = cells[(cells["truth"] == truth)]
+    cells = cells[cells["truth"] == truth]
     built = []
     for number in sorted(numbers):
-        if number == "2" and some.loc[some["table"] == "2", "seeds"].max() > 0:
-            built.append(_build_coefficients(published, some[some["table"] == "2"], truth))
+        if number == "2" and cells.loc[cells["table"] == "2", "seeds"].max() > 0:
+            built.append(_build_coefficient_table(published, cells[cells["table"] == "2"], truth))
         for table, dataset in EXPERIMENTS:
-            lines = some[(some["table"] == table) & (some["dataset"] == dataset)]
+            lines = cells[(cells["table"] == table) & (cells["dataset"] == dataset)]
             if table == number and lines["seeds"].max() > 0:
                 runs = [view for view in views if view.truth == truth and (table, dataset) in view.runs]
-                built.append(_build_values(published, lines, (table, dataset), runs, truth))
+                built.append(_build_value_table(published, lines, (table, dataset), runs, truth))
     return built
 
 
-def _build_values(published: Published, cells: pd.DataFrame, key: Key, views: Sequence[Computed], truth: str) -> Table:
+def _build_value_table(
+    published: Published, cells: pd.DataFrame, key: Key, views: Sequence[ComputedView], truth: str
+) -> Table:
     """Build Table 1 or 3 with two lines for each metric: that of cfeval, and that of the paper."""
     table, dataset = key
-    explainers = list(published.of(key)[0].figures)
+    explainers = list(published.list_series(key)[0].figures)
     header = [Title(f"Table {table}, {DATASETS[dataset]}"), *(Title(EXPLAINERS[name]) for name in explainers)]
-    header += [*map(Title, _SIGNS.values())] if table == "3" else []
+    header += [*map(Title, _SYMBOLS.values())] if table == "3" else []
     by_place = {(c["metric"], c["variant"], c["explainer"], c["coefficient"]): c for c in cells.to_dict("records")}
     blocks = []
-    for series in published.of(key):
+    for series in published.list_series(key):
         lines = [by_place[*series.pair, name, ""] for name in explainers]
-        rows = [
-            [
-                _write_rank(line[side], line["deviation"] if side == "cfeval" else np.nan, line[f"{side}_rank"],
-                            [other[f"{side}_rank"] for other in lines],
-                            bold=side == "cfeval" and line["cfeval_rank"] == line["paper_rank"])
-                for line in lines
-            ] for side in ("cfeval", "paper")
-        ]  # fmt: skip
+        rows = [[_build_ranked_cell(line, lines, side) for line in lines] for side in ("cfeval", "paper")]
         if table == "3":  # its correlations stand below the values
-            correlations = [by_place.get((*series.pair, "", kind)) for kind in _SIGNS]
-            rows[0] += [Cell() if c is None else _write(c["cfeval"], c["deviation"]) for c in correlations]
-            rows[1] += [Cell() if c is None else _write(c["paper"]) for c in correlations]
+            correlations = [by_place.get((*series.pair, "", kind)) for kind in _SYMBOLS]
+            rows[0] += [Cell() if c is None else _build_value_cell(c["cfeval"], c["deviation"]) for c in correlations]
+            rows[1] += [Cell() if c is None else _build_value_cell(c["paper"]) for c in correlations]
         title = Title(series.title, ["cfeval"], direction=series.better or "none")
         blocks.append([Row(title, rows[0]), Row(Title("paper"), rows[1])])
-    return Table(
-        f"Table {table}, {DATASETS[dataset]}: paper and cfeval", header, blocks, _note(published, key, views, truth)
-    )
+    notes = _write_notes(published, key, views, truth)
+    return Table(f"Table {table}, {DATASETS[dataset]}: paper and cfeval", header, blocks, notes)
 
 
-def _note(published: Published, key: Key, views: Sequence[Computed], truth: str) -> list[str]:
+def _write_notes(published: Published, key: Key, views: Sequence[ComputedView], truth: str) -> list[str]:
     records = [view.runs[key].record for view in views]
     accuracy = [record.accuracy["test"] for record in records]
     printed = published.texts.get((key[1], "accuracy", "test"))
@@ -139,32 +140,42 @@ def _note(published: Published, key: Key, views: Sequence[Computed], truth: str)
     return [*notes, "C_soft (cont.) of the paper is compared with the discrete search."] if key[0] == "3" else notes
 
 
-def _write(value: float, deviation: float = np.nan) -> Cell:
+def _build_value_cell(value: float, deviation: float = np.nan) -> Cell:
     return Cell(value, deviation=deviation, form=fixed(4))
 
 
-def _write_rank(value: float, deviation: float, rank: float, ranks: Sequence[float], *, bold: bool) -> Cell:
-    is_tied = list(ranks).count(rank) > 1
-    return Cell(value, deviation=deviation, rank=rank, is_tied=is_tied, bold=bold, form=fixed(4))
+def _build_ranked_cell(line: Mapping[Any, Any], lines: Sequence[Mapping[Any, Any]], side: str) -> Cell:
+    """Return a value of cfeval or of the paper with its rank among all explainers."""
+    is_cfeval, rank = side == "cfeval", line[f"{side}_rank"]
+    return Cell(
+        line[side],
+        deviation=line["deviation"] if is_cfeval else np.nan,
+        rank=rank,
+        is_tied=[other[f"{side}_rank"] for other in lines].count(rank) > 1,
+        bold=is_cfeval and line["cfeval_rank"] == line["paper_rank"],
+        form=fixed(4),
+    )
 
 
-def _build_coefficients(published: Published, cells: pd.DataFrame, truth: str) -> Table:
-    columns = [(dataset, kind) for dataset in DATASETS for kind in _SIGNS]
+def _build_coefficient_table(published: Published, cells: pd.DataFrame, truth: str) -> Table:
+    columns = [(dataset, kind) for dataset in DATASETS for kind in _SYMBOLS]
     header = [Title("Metric")]
     header += [
-        Title(f"{_SIGNS[kind]} {DATASETS[dataset]}: {side}")
+        Title(f"{_SYMBOLS[kind]} {DATASETS[dataset]}: {side}")
         for dataset, kind in columns
         for side in ("cfeval", "paper")
     ]
     printed: dict[tuple[str, str, str], Coefficient] = {
-        (one.title, one.dataset, one.kind): one for one in published.coefficients if one.table == "2"
+        (coefficient.title, coefficient.dataset, coefficient.kind): coefficient
+        for coefficient in published.coefficients
+        if coefficient.table == "2"
     }
     by_place = {(c["metric"], c["variant"], c["dataset"], c["coefficient"]): c for c in cells.to_dict("records")}
     rows = []
     for title in dict.fromkeys(name for name, _, _ in printed):
         row = list[Cell]()
         for dataset, kind in columns:
-            row += _write_coefficient(printed.get((title, dataset, kind)), by_place)
+            row += _build_coefficient_cells(printed.get((title, dataset, kind)), by_place)
         rows.append(Row(Title(title), row))
     notes = [
         f"cfeval: mean ± standard deviation over the seeds, truth: {truth}. Paper: as printed; {DASH} where it prints "
@@ -173,8 +184,11 @@ def _build_coefficients(published: Published, cells: pd.DataFrame, truth: str) -
     return Table("Table 2: paper and cfeval", header, [rows], notes)
 
 
-def _write_coefficient(one: Coefficient | None, by_place: Mapping[tuple[Any, ...], Mapping[Any, Any]]) -> list[Cell]:
-    if one is None:
+def _build_coefficient_cells(
+    coefficient: Coefficient | None, by_place: Mapping[tuple[Any, ...], Mapping[Any, Any]]
+) -> list[Cell]:
+    if coefficient is None:
         return [Cell(), Cell()]
-    line = by_place[*one.pair, one.dataset, one.kind]
-    return [_write(line["cfeval"], line["deviation"]), Cell(one.figure.printed) if one.figure.meant else Cell()]
+    line = by_place[*coefficient.pair, coefficient.dataset, coefficient.kind]
+    printed = Cell(coefficient.figure.printed) if coefficient.figure.corrected else Cell()
+    return [_build_value_cell(line["cfeval"], line["deviation"]), printed]

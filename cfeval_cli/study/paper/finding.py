@@ -77,9 +77,9 @@ def list_swapped_pairs(ranking: Mapping[str, float], truth: Mapping[str, float])
     ]
 
 
-def count_pairs(some: Iterable[object]) -> int:
-    """Count the pairs of things."""
-    return len(list(combinations(some, 2)))
+def count_pairs(items: Iterable[object]) -> int:
+    """Count the unordered pairs of items."""
+    return len(list(combinations(items, 2)))
 
 
 def write_figures(figures: Iterable[Figure]) -> str:

@@ -44,12 +44,11 @@ PASSAGES = (
 
 def check_passages(paper: Published) -> Iterator[Result]:
     """List the passages that the paper contains."""
-    for one in PASSAGES:
-        yield (
-            None
-            if one.quote not in paper.quotes
-            else Finding(f"method.{one.id}", "method", "text", "", one.place, "", one.stated, one.required, one.meaning)
-        )
+    for passage in PASSAGES:
+        yield None if passage.quote not in paper.quotes else Finding(
+            f"method.{passage.id}", "method", "text", "", passage.place, "", passage.stated, passage.required,
+            passage.meaning,
+        )  # fmt: skip
 
 
 CHECKS = (check_passages,)

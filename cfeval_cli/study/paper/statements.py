@@ -21,7 +21,7 @@ from cfeval_cli.study.paper.finding import (
     write_figures,
 )
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, TRUTH, Figure, Key, Pair, Published, Series
-from cfeval_cli.study.paper.views import Printed
+from cfeval_cli.study.paper.views import PrintedView
 
 _C_CONTINUOUS: Pair = ("c", "gradient")
 _COMPREHENSIVENESS: Pair = ("comprehensiveness", "del")
@@ -36,10 +36,10 @@ def check_sums(paper: Published) -> Iterator[Result]:
         classes = paper.list_class_sizes(dataset)
         if total is None or not classes:
             continue
-        added = round(sum(one.value for one in classes))
+        added = round(sum(size.value for size in classes))
         yield None if added == total.value else Finding(
             f"sum.{dataset}", "text", "text", dataset, "number of rows", "", total.printed,
-            f"{' + '.join(one.printed for one in classes)} = {added:,}",
+            f"{' + '.join(size.printed for size in classes)} = {added:,}",
             "The numbers by class do not add up to the total.",
         )  # fmt: skip
 
@@ -50,8 +50,8 @@ def check_counts(paper: Published) -> Iterator[Result]:
         share, total = paper.texts.get(("", "share", "test")), paper.texts.get((dataset, "rows", "all"))
         if share is None or total is None:
             continue
-        totals = {total.value, sum(one.value for one in paper.list_class_sizes(dataset)) or total.value}
-        sizes = sorted({bound(one * share.value) for one in totals for bound in (math.floor, math.ceil)})
+        totals = {total.value, sum(size.value for size in paper.list_class_sizes(dataset)) or total.value}
+        sizes = sorted({bound(n_rows * share.value) for n_rows in totals for bound in (math.floor, math.ceil)})
         figures = [
             (row, row.figures[name])
             for row in paper.series if row.dataset == dataset and _has_counts(row)
@@ -81,11 +81,11 @@ def check_improvement(paper: Published) -> Iterator[Result]:
     """Recompute the average improvement of C over Comp. (del.): over τ and ρ of both datasets."""
     stated = paper.texts.get(("", "improvement", ""))
     ratios = []
-    for one in paper.coefficients:
-        if one.table == "2" and one.metric == "c" and one.figure.meant:
-            baseline = paper.coefficient("2", one.dataset, _COMPREHENSIVENESS, one.kind)
+    for coefficient in paper.coefficients:
+        if coefficient.table == "2" and coefficient.metric == "c" and coefficient.figure.corrected:
+            baseline = paper.find_coefficient("2", coefficient.dataset, _COMPREHENSIVENESS, coefficient.kind)
             if baseline is not None and baseline.value:
-                ratios.append(one.figure.value / baseline.value - 1)
+                ratios.append(coefficient.figure.value / baseline.value - 1)
     if stated is None or not ratios:
         return
     yield None if stated.allows(fmean(ratios)) else Finding(
@@ -103,8 +103,8 @@ def check_missing_results(paper: Published) -> Iterator[Result]:
         (("c", "label"), "C (disc.)", "better than DFR with labels only"),
     )
     for pair, title, claim in claims:
-        figures = {dataset: paper.coefficient("2", dataset, pair, "tau") for dataset in DATASETS}
-        missing = [DATASETS[dataset] for dataset, figure in figures.items() if figure is None or not figure.meant]
+        figures = {dataset: paper.find_coefficient("2", dataset, pair, "tau") for dataset in DATASETS}
+        missing = [DATASETS[dataset] for dataset, figure in figures.items() if figure is None or not figure.corrected]
         if len(missing) == len(DATASETS):
             continue
         yield None if not missing else Finding(
@@ -116,11 +116,12 @@ def check_missing_results(paper: Published) -> Iterator[Result]:
 def check_claims(paper: Published) -> Iterator[Result]:
     """Judge the claims on rankings and correlations by the values of the tables."""
     for claim in CLAIMS:
-        answer = claim.ask(Printed(paper))
-        if answer is None:
+        evaluation = claim.evaluate(PrintedView(paper))
+        if evaluation is None:
             continue
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in answer[1].items())
-        yield None if answer[0] else Finding(
+        is_true, values = evaluation
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+        yield None if is_true else Finding(
             f"claim.{claim.id}", "text", "1 and 2", "", "", "", claim.text.removesuffix("."), "does not hold",
             f"The values of Table 1 contradict the claim: {figures}.",
         )  # fmt: skip
@@ -128,7 +129,7 @@ def check_claims(paper: Published) -> Iterator[Result]:
 
 def check_dfr(paper: Published) -> Iterator[Result]:
     """Check that the ranking of Adults by DFR is unrelated to the ground truth."""
-    series, truth = paper.find(ADULTS, ("dfr", "del")), paper.truth(ADULTS)
+    series, truth = paper.find_series(ADULTS, ("dfr", "del")), paper.find_truth(ADULTS)
     if series is None or truth is None:
         return
     ranking, true_ranking = get_printed_ranks(series), get_printed_ranks(truth)
@@ -151,15 +152,17 @@ def check_small_differences(paper: Published) -> Iterator[Result]:
         ("far_beyond", TWO_FEATURES, ("c_soft", "probability"), [(name, "del") for name in ERASURE], "far beyond"),
     ]
     for name, key, pair, others, claim in claims:
-        series, truth = paper.find(key, pair), paper.truth(key)
-        rivals = [rival for other in others if (rival := paper.find(key, other)) is not None]
+        series, truth = paper.find_series(key, pair), paper.find_truth(key)
+        rivals = [rival for other in others if (rival := paper.find_series(key, other)) is not None]
         if series is None or truth is None or not rivals:
             continue
         true_ranking = rank_values(truth)
         errors = list_swapped_pairs(rank_values(series), true_ranking)
-        gains = {error for one in rivals for error in list_swapped_pairs(rank_values(one), true_ranking)} - {*errors}
+        gains = {error for rival in rivals for error in list_swapped_pairs(rank_values(rival), true_ranking)} - {
+            *errors
+        }
         yield None if len(gains) != 1 else Finding(
-            f"small.{name}", "text", key[0], key[1], series.title, "", f"{claim} ({join(one.title for one in rivals)})",
+            f"small.{name}", "text", *key, series.title, "", f"{claim} ({join(rival.title for rival in rivals)})",
             f"1 of {count_pairs(true_ranking)} pairs: {join(gains)}", "The rankings differ in the order of one pair.",
         )  # fmt: skip
 
@@ -169,7 +172,7 @@ def check_agreement(paper: Published) -> Iterator[Result]:
     if ("claim", "predicament") not in paper.quotes:
         return
     for key in paper.keys:
-        rows = [row for row in paper.of(key) if row.metric in COUNTERFACTUAL and row.metric != "proximity"]
+        rows = [row for row in paper.list_series(key) if row.metric in COUNTERFACTUAL and row.metric != "proximity"]
         differences = [
             f"{first.title} and {second.title}"
             for i, first in enumerate(rows) for second in rows[i + 1 :]
@@ -185,8 +188,8 @@ def check_agreement(paper: Published) -> Iterator[Result]:
 
 def check_table_3(paper: Published) -> Iterator[Result]:
     """Compare the stated baselines and explainers of Table 3 with its columns and rows."""
-    stated, truth = paper.texts.get(("adults", "baselines", "all")), paper.truth(TWO_FEATURES)
-    baselines = [series.title for series in paper.of(TWO_FEATURES) if series.metric in ERASURE]
+    stated, truth = paper.texts.get(("adults", "baselines", "all")), paper.find_truth(TWO_FEATURES)
+    baselines = [series.title for series in paper.list_series(TWO_FEATURES) if series.metric in ERASURE]
     if stated is not None and baselines:
         yield None if len(baselines) == stated.value else Finding(
             "baselines", "text", *TWO_FEATURES, "", "baselines", stated.printed, f"{len(baselines)}: {join(baselines)}",
@@ -211,7 +214,7 @@ def check_omission(paper: Published) -> Iterator[Result]:
         figure = series.figures["omission"]
         best = max(_COMPLETE, key=lambda name: series.figures[name].value)
         yield None if figure.bounds[1] >= series.figures[best].bounds[0] else Finding(
-            f"omission.{series.name}", "text", *(series.table, series.dataset), series.title, EXPLAINERS["omission"],
+            f"omission.{series.name}", "text", *series.key, series.title, EXPLAINERS["omission"],
             f"{figure.printed} ({figure.rank_text})", f"at least {series.figures[best].printed} ({EXPLAINERS[best]})",
             "Omission selects the feature whose deletion causes the largest drop in probability. "
             "No other explainer can exceed it by this metric.",
@@ -220,7 +223,7 @@ def check_omission(paper: Published) -> Iterator[Result]:
 
 def check_boundary(paper: Published) -> Iterator[Result]:
     """Check that an exhaustive search of one feature flips where Decision Boundary flips by one feature."""
-    share, series = paper.texts.get(("", "coverage", "all")), paper.find(ADULTS, ("validity", "label"))
+    share, series = paper.texts.get(("", "coverage", "all")), paper.find_series(ADULTS, ("validity", "label"))
     if share is None or series is None or "decision_boundary" not in series.figures:
         return
     figure = series.figures["decision_boundary"]
@@ -234,7 +237,7 @@ def check_boundary(paper: Published) -> Iterator[Result]:
 
 def check_fallback(paper: Published) -> Iterator[Result]:
     """Check that the random edit where nothing flips has no effect on C, whose denominator is the sum of distances."""
-    validity, proximity = (paper.find(ADULTS, (metric, "label")) for metric in ("validity", "proximity"))
+    validity, proximity = (paper.find_series(ADULTS, (metric, "label")) for metric in ("validity", "proximity"))
     if ("algorithm1", "no_effect") not in paper.quotes or validity is None or proximity is None:
         return
     shares = [1 - figure.value for figure in validity.figures.values()]

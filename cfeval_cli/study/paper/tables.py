@@ -37,7 +37,7 @@ def _locate(series: Series, explainer: str = "") -> dict[str, str]:
 
 
 def _locate_coefficient(coefficient: Coefficient, sign: str = "") -> dict[str, str]:
-    sign, title = sign or coefficient.sign, coefficient.title
+    sign, title = sign or coefficient.symbol, coefficient.title
     row, column = (sign, title) if coefficient.table == "3" else (title, sign)
     return {"table": coefficient.table, "dataset": coefficient.dataset, "row": row, "column": column}
 
@@ -48,11 +48,14 @@ def check_characters(paper: Published) -> Iterator[Result]:
         (f"{series.name}.{name}", figure, _locate(series, name))
         for series in paper.series for name, figure in series.figures.items()
     ]  # fmt: skip
-    cells += [(one.name, one.figure, _locate_coefficient(one)) for one in paper.coefficients if one.figure.meant]
+    cells += [
+        (coefficient.name, coefficient.figure, _locate_coefficient(coefficient))
+        for coefficient in paper.coefficients if coefficient.figure.corrected
+    ]  # fmt: skip
     for name, figure, place in cells:
         is_right = float(figure.printed) == figure.value
         yield None if is_right else Finding(
-            f"misprint.{name}", "misprint", **place, printed=figure.printed, recomputed=figure.meant,
+            f"misprint.{name}", "misprint", **place, printed=figure.printed, recomputed=figure.corrected,
             meaning="The decimal point is missing.",
         )  # fmt: skip
     wrong = {
@@ -69,7 +72,7 @@ def check_characters(paper: Published) -> Iterator[Result]:
 def check_ranks(paper: Published) -> Iterator[Result]:
     """Compare printed ranks with the order of the values."""
     for series in paper.series:
-        truth = paper.truth((series.table, series.dataset))
+        truth = paper.find_truth(series.key)
         if truth is None or any(figure.rank is None for figure in series.figures.values()):
             continue
         printed, by_value = get_printed_ranks(series), rank_values(series)
@@ -123,7 +126,7 @@ def _find_parts(paper: Published, series: Series) -> tuple[Series, Series] | Non
     """Find the rows that C or C_soft is the quotient of: the last ones above it."""
     if series.metric not in _NUMERATORS:
         return None
-    rows = paper.of((series.table, series.dataset))
+    rows = paper.list_series(series.key)
     rows_above = rows[: rows.index(series)][::-1]
     wanted = (_NUMERATORS[series.metric], series.variant), ("proximity", series.variant)
     above, below = (next((row for row in rows_above if row.pair == pair), None) for pair in wanted)
@@ -133,7 +136,7 @@ def _find_parts(paper: Published, series: Series) -> tuple[Series, Series] | Non
 def check_limits(paper: Published) -> Iterator[Result]:
     """Check that a mean drop in probability is possible: without a flip, at most half of the probability is lost."""
     for series in paper.series:
-        flips = paper.find((series.table, series.dataset), _FLIPS.get(series.pair, ("", "")))
+        flips = paper.find_series(series.key, _FLIPS.get(series.pair, ("", "")))
         if flips is None:
             continue
         for name, figure in series.figures.items():
@@ -149,7 +152,7 @@ def check_limits(paper: Published) -> Iterator[Result]:
 def check_repeated_rows(paper: Published) -> Iterator[Result]:
     """Find rows of different metrics with the same values throughout."""
     for key in paper.keys:
-        for first, second in combinations(paper.of(key), 2):
+        for first, second in combinations(paper.list_series(key), 2):
             is_same = first.pair != second.pair and all(
                 figure.value == second.figures[name].value for name, figure in first.figures.items()
             )
@@ -162,28 +165,27 @@ def check_repeated_rows(paper: Published) -> Iterator[Result]:
 
 def check_coefficients(paper: Published) -> Iterator[Result]:
     """Compare every τ and ρ with that of the printed ranks and that of the printed values."""
-    for one in paper.coefficients:
-        series, truth = paper.find(one.source, one.pair), paper.truth(one.source)
-        if not one.figure.meant or series is None or truth is None:
+    for coefficient in paper.coefficients:
+        series, truth = paper.find_series(coefficient.source, coefficient.pair), paper.find_truth(coefficient.source)
+        if not coefficient.figure.corrected or series is None or truth is None:
             continue
-        by_rank = correlate(get_printed_ranks(series), get_printed_ranks(truth))[one.kind]
-        by_value = correlate(rank_values(series), rank_values(truth))[one.kind]
-        is_right = one.figure.allows(by_rank) and one.figure.allows(by_value)
-        yield None if is_right else Finding(
-            f"coefficient.{one.name}", "table", **_locate_coefficient(one), printed=one.figure.printed,
-            recomputed=f"{by_rank:.4f} by ranks, {by_value:.4f} by values",
-            meaning="The printed coefficient does not follow from Table "
-            f"{one.source[0]}: neither from its ranks nor from its values."
-            if not one.figure.allows(by_rank) and not one.figure.allows(by_value)
-            else f"The ranks and the values of Table {one.source[0]} give different coefficients.",
+        by_rank = correlate(get_printed_ranks(series), get_printed_ranks(truth))[coefficient.kind]
+        by_value = correlate(rank_values(series), rank_values(truth))[coefficient.kind]
+        is_possible = [coefficient.figure.allows(value) for value in (by_rank, by_value)]
+        source = f"Table {coefficient.source[0]}"
+        yield None if all(is_possible) else Finding(
+            f"coefficient.{coefficient.name}", "table", **_locate_coefficient(coefficient),
+            printed=coefficient.figure.printed, recomputed=f"{by_rank:.4f} by ranks, {by_value:.4f} by values",
+            meaning=f"The ranks and the values of {source} give different coefficients." if any(is_possible)
+            else f"The printed coefficient does not follow from {source}: neither from its ranks nor from its values.",
         )  # fmt: skip
 
 
 def check_zeros(paper: Published) -> Iterator[Result]:
     """Find zeros printed for coefficients that were not computed."""
-    missing = [one for one in paper.coefficients if not one.figure.meant]
-    for dataset in dict.fromkeys(one.dataset for one in missing):
-        titles = join(one.title for one in missing if one.dataset == dataset)
+    missing = [coefficient for coefficient in paper.coefficients if not coefficient.figure.corrected]
+    for dataset in dict.fromkeys(coefficient.dataset for coefficient in missing):
+        titles = join(coefficient.title for coefficient in missing if coefficient.dataset == dataset)
         yield Finding(
             f"zero.2.{dataset}", "misprint", "2", dataset, titles, "τ, ρ", "0", "not computed",
             "The metric was not computed on these data. A coefficient of 0 would mean no agreement.",
@@ -194,13 +196,15 @@ def check_zeros(paper: Published) -> Iterator[Result]:
 
 def check_variants(paper: Published) -> Iterator[Result]:
     """Find coefficients under the name of another search."""
-    for one in paper.coefficients:
-        if one.kind == "tau":
-            yield None if one.variant == one.printed_variant or paper.find(one.source, one.pair) is None else Finding(
-                f"variant.{one.table}.{one.dataset}.{one.metric}", "misprint", **_locate_coefficient(one, "τ, ρ"),
-                printed=one.title, recomputed="C_soft (disc.)",
-                meaning="The values are those of the discrete search. Adults has no continuous search.",
-            )  # fmt: skip
+    for coefficient in paper.coefficients:
+        if coefficient.kind != "tau":
+            continue
+        is_right = coefficient.variant == coefficient.printed_variant
+        yield None if is_right or paper.find_series(coefficient.source, coefficient.pair) is None else Finding(
+            f"variant.{coefficient.table}.{coefficient.dataset}.{coefficient.metric}", "misprint",
+            **_locate_coefficient(coefficient, "τ, ρ"), printed=coefficient.title, recomputed="C_soft (disc.)",
+            meaning="The values are those of the discrete search. Adults has no continuous search.",
+        )  # fmt: skip
 
 
 def check_chance_level(paper: Published) -> Iterator[Result]:

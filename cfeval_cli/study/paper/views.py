@@ -1,4 +1,4 @@
-"""The paper's experiments as one seed and one truth have them: printed, or computed."""
+"""The paper's experiments with one seed and one truth: as printed, or as computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import select_subset
 from cfeval_cli.study.paper.finding import correlate, rank_values
 from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
-from cfeval_cli.study.run_folders import find_run_folders
+from cfeval_cli.study.run_folders import find_run_folders, report_damage
 from cfeval_cli.study.sweep.read import read_run
 from cfeval_cli.study.sweep.runs import SweepRun
 
@@ -25,59 +25,55 @@ EXPERIMENTS: dict[Key, str] = {
     ("1", "movie_reviews"): "table1_movie_reviews",
     ("3", "adults"): "table3",
 }
-_TOO_MUCH = (OverflowError, MemoryError)
 _K = {"1": 1, "3": 2}
-_NEEDED = {"adults": {"label", "probability"}, "movie_reviews": {"gradient"}}  # levels of the search
+_REQUIRED_LEVELS = {"adults": {"label", "probability"}, "movie_reviews": {"gradient"}}  # of the search
+_REQUIRED_EXPLAINERS = {"1": set(EXPLAINERS), "3": {"random", "lime", "anchor", "lr"}}
+
+# settings that the paper defines: the experiments set them, or leave them at their defaults
+PAPER_SETTINGS = {"support": "own", "incomplete": "skip", "agreement": "recall", "access": "gradient"}
+PAPER_OVERRIDES = {"distance": "euclidean", "distance.space": "auto", "search.pick": "auto"}
+_COMPONENTS = ("dataset", "model", "explainer", "search", "distance", "metric")
 
 
 class View(Protocol):
-    """What claims are judged by."""
+    """The results that claims are evaluated on."""
 
-    def values(self, key: Key, pair: Pair) -> dict[str, float]:
-        """A metric's value for each explainer; empty if there is none."""
+    def rank_explainers(self, key: Key, pair: Pair) -> dict[str, float]:
+        """Return the ranks of the explainers, 1 is the best; empty without values."""
         ...
 
-    def ranked(self, key: Key, pair: Pair) -> dict[str, float]:
-        """The explainers' ranks, 1 the best."""
+    def get_coefficient(self, key: Key, pair: Pair, name: str) -> float:
+        """Return τ or ρ with the truth; NaN if it was not computed."""
         ...
 
-    def coefficient(self, key: Key, pair: Pair, name: str) -> float:
-        """τ or ρ with the truth; NaN if there is none."""
-        ...
-
-    def several(self, key: Key, explainer: str) -> float:
-        """The share of instances for which an explainer names at least two features; NaN if it is not known."""
+    def get_share_of_several(self, key: Key, explainer: str) -> float:
+        """Return the share of instances with at least two selected features; NaN if it is unknown."""
         ...
 
 
 @dataclass(frozen=True)
-class Printed:
-    """As the paper's tables have it, by their values."""
+class PrintedView:
+    """The values of the paper's tables."""
 
     published: Published
 
-    def values(self, key: Key, pair: Pair) -> dict[str, float]:
-        """What the digits must have been."""
-        series = self.published.find(key, pair)
-        return {} if series is None else {name: figure.value for name, figure in series.figures.items()}
-
-    def ranked(self, key: Key, pair: Pair) -> dict[str, float]:
-        """By value, not as printed."""
-        series = self.published.find(key, pair)
+    def rank_explainers(self, key: Key, pair: Pair) -> dict[str, float]:
+        """Rank by the printed values, not by the printed ranks."""
+        series = self.published.find_series(key, pair)
         return {} if series is None else rank_values(series)
 
-    def coefficient(self, key: Key, pair: Pair, name: str) -> float:
-        """From the values, not as printed."""
-        ours, truth = self.ranked(key, pair), self.ranked(key, TRUTH)
-        return correlate(ours, truth)[name] if ours and truth else np.nan
+    def get_coefficient(self, key: Key, pair: Pair, name: str) -> float:
+        """Compute the coefficient from the printed values."""
+        ranking, truth = self.rank_explainers(key, pair), self.rank_explainers(key, TRUTH)
+        return correlate(ranking, truth)[name] if ranking and truth else np.nan
 
-    def several(self, key: Key, explainer: str) -> float:
-        """Not printed."""
+    def get_share_of_several(self, key: Key, explainer: str) -> float:
+        """Return NaN: the paper does not print these shares."""
         return np.nan
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedView:
     """Runs of the experiments with one seed and one truth."""
 
     seed: int
@@ -85,140 +81,136 @@ class Computed:
     runs: Mapping[Key, SweepRun]
     paths: Mapping[Key, Path]
 
-    def values(self, key: Key, pair: Pair) -> dict[str, float]:
-        """From metrics.csv; the truth is that of the first truth."""
-        lines = self._lines(key, pair)
+    def get_values(self, key: Key, pair: Pair) -> dict[str, float]:
+        """Return the value of a metric for each explainer, from metrics.csv."""
+        lines = self._get_lines(key, pair)
         return dict(zip(lines["explainer"], lines["value"], strict=True))
 
-    def ranked(self, key: Key, pair: Pair) -> dict[str, float]:
-        """From the values."""
-        lines = self._lines(key, pair)
+    def rank_explainers(self, key: Key, pair: Pair) -> dict[str, float]:
+        """Rank by the values."""
+        lines = self._get_lines(key, pair)
         if lines.empty:
             return {}
-        return dict(
-            zip(lines["explainer"], compute_ranks(lines["value"].to_numpy(), lines["better"].iloc[0]), strict=True)
-        )
+        ranks = compute_ranks(lines["value"].to_numpy(), lines["better"].iloc[0])
+        return dict(zip(lines["explainer"], ranks, strict=True))
 
-    def coefficient(self, key: Key, pair: Pair, name: str) -> float:
-        """From correlations.csv."""
-        told = self._correlations.get((key, pair))
-        return np.nan if told is None else float(told[name])
+    def get_coefficient(self, key: Key, pair: Pair, name: str) -> float:
+        """Return the coefficient from correlations.csv."""
+        line = self._correlations.get((key, pair))
+        return np.nan if line is None else float(line[name])
+
+    def get_share_of_several(self, key: Key, explainer: str) -> float:
+        """Return the share from explanations.parquet."""
+        return self._shares.get(key, {}).get(explainer, np.nan)
 
     @cached_property
     def _correlations(self) -> dict[tuple[Key, Pair], Mapping[Any, Any]]:
         """The coefficients of the explainers' rankings by experiment, metric and variant."""
-        found: dict[tuple[Key, Pair], Mapping[Any, Any]] = {}
+        lines: dict[tuple[Key, Pair], Mapping[Any, Any]] = {}
         for key, run in self.runs.items():
-            told = select_subset(run.correlations)
-            mine = (told["family"] == "explainers") & (told["agreement"] == "recall") & (told["truth"] == self.truth)
-            for line in told[mine].to_dict("records"):
-                found.setdefault((key, (line["metric"], line["variant"])), line)
-        return found
-
-    def several(self, key: Key, explainer: str) -> float:
-        """From explanations.parquet."""
-        told = self._explanations.get(key)
-        return np.nan if told is None or explainer not in told else float(told[explainer])
+            table = select_subset(run.correlations)
+            is_used = (table["family"] == "explainers") & (table["agreement"] == "recall")
+            for line in table[is_used & (table["truth"] == self.truth)].to_dict("records"):
+                lines.setdefault((key, (line["metric"], line["variant"])), line)
+        return lines
 
     @cached_property
-    def _explanations(self) -> dict[Key, dict[str, float]]:
-        found = {}
+    def _shares(self) -> dict[Key, dict[str, float]]:
+        """The share of instances with at least two selected features, by experiment and explainer."""
+        shares = {}
         for key, path in self.paths.items():
-            try:
-                told = pd.read_parquet(path / "explanations.parquet", columns=["explainer", "features"])
-                shares = (told["features"].map(len) >= 2).groupby(told["explainer"]).mean()
-                found[key] = {str(name): float(share) for name, share in shares.items()}
-            except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, *_TOO_MUCH) as error:
-                raise UserError(f"{path / 'explanations.parquet'} cannot be read ({error}). Run it again.") from error
-        return found
+            file = path / "explanations.parquet"
+            with report_damage(f"{file} cannot be read; run the experiment again"):
+                table = pd.read_parquet(file, columns=["explainer", "features"])
+                means = (table["features"].map(len) >= 2).groupby(table["explainer"]).mean()
+                shares[key] = {str(name): float(share) for name, share in means.items()}
+        return shares
 
-    def _lines(self, key: Key, pair: Pair) -> pd.DataFrame:
+    def _get_lines(self, key: Key, pair: Pair) -> pd.DataFrame:
         pair = (pair[0], self.truth) if pair == TRUTH else pair
         return self._metrics.get((key, pair), pd.DataFrame(columns=["explainer", "value", "better"]))
 
     @cached_property
     def _metrics(self) -> dict[tuple[Key, Pair], pd.DataFrame]:
-        """The lines of explainers that have a value, by experiment, metric and variant."""
-        found = {}
+        """The rows of explainers that have a value, by experiment, metric and variant."""
+        tables = {}
         for key, run in self.runs.items():
-            told = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
-            for (metric, variant), lines in told.groupby(["metric", "variant"], sort=False):
-                found[key, (str(metric), str(variant))] = pd.DataFrame(lines)
-        return found
+            rows = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
+            for (metric, variant), lines in rows.groupby(["metric", "variant"], sort=False):
+                tables[key, (str(metric), str(variant))] = pd.DataFrame(lines)
+        return tables
 
 
-def computed(folders: Sequence[Path]) -> list[Computed]:
-    """Sort runs by truth and seed, and by the experiment that they are; others are refused."""
-    found: dict[tuple[str, int], dict[Key, tuple[SweepRun, Path]]] = {}
-    alike: dict[Key, tuple[dict[str, Any], Path]] = {}  # what all runs of an experiment must share
+def read_views(folders: Sequence[Path]) -> list[ComputedView]:
+    """Read the runs of the paper's experiments by truth and seed; UserError for any other run."""
+    views: dict[tuple[str, int], dict[Key, tuple[SweepRun, Path]]] = {}
+    first_runs: dict[Key, tuple[dict[str, Any], Path]] = {}
     for path in find_run_folders(folders):
         run = read_run(path, str(path))
-        if run.record.status != "complete":
-            raise UserError(f"{path} is not complete ({run.record.status}). Run it again, or leave it out.")
-        key = _experiment(run)
-        if key is None:
-            names = ", ".join(EXPERIMENTS.values())
-            raise UserError(
-                f"{path} is none of the paper's experiments ({names}): cfeval run experiment=NAME makes one."
-            )
-        if (other := _undefined(run)) is not None:
-            name, value, wanted = other
-            raise UserError(
-                f"{path} has {name}={value}, and the paper's definition is {name}={wanted}: its figures cannot be held "
-                "against the paper's. Run the experiment without that setting, or leave the folder out."
-            )
-        mine = found.setdefault((run.record.settings.truth[0], run.seed), {})
-        if key in mine:
-            raise UserError(f"{path} and {mine[key][1]} are the same experiment with the same seed and truth.")
-        mine[key] = run, path
-        first, where = alike.setdefault(key, (_described(run), path))
-        for name, value in _described(run).items():
-            if first.get(name) != value:
+        key = _check_experiment(run, path)
+        experiments = views.setdefault((run.record.settings.truth[0], run.seed), {})
+        if key in experiments:
+            raise UserError(f"{path} and {experiments[key][1]} are the same experiment with the same seed and truth.")
+        experiments[key] = run, path
+        settings = _describe_settings(run)
+        first_settings, first_path = first_runs.setdefault(key, (settings, path))
+        for name, value in settings.items():
+            if first_settings.get(name) != value:
                 raise UserError(
-                    f"{path} has {name} {value}, and {where} has {first.get(name)}: only runs of an experiment that "
-                    "differ in nothing but seed and truth can be compared. Leave some out."
+                    f"{path} has {name} {value}, and {first_path} has {first_settings.get(name)}: only runs of an "
+                    "experiment that differ in nothing but seed and truth can be compared. Leave some out."
                 )
     return [
-        Computed(seed, truth, {k: run for k, (run, _) in mine.items()}, {k: path for k, (_, path) in mine.items()})
-        for (truth, seed), mine in sorted(found.items())
+        ComputedView(
+            seed,
+            truth,
+            {key: run for key, (run, _) in experiments.items()},
+            {key: path for key, (_, path) in experiments.items()},
+        )
+        for (truth, seed), experiments in sorted(views.items())
     ]
 
 
-def _described(run: SweepRun) -> dict[str, Any]:
-    """The settings that may not differ between seeds."""
-    settings, record = run.record.settings, run.record
-    told = {"k": settings.k, "n_explain": settings.n_explain}
-    own = sorted(f"{key}={value}" for key, value in run.overrides.items() if key.split(".")[0] in _COMPONENTS)
-    return told | {"setup": record.setup, "data": record.data.sha256, "components": ", ".join(own)}
+def _check_experiment(run: SweepRun, path: Path) -> Key:
+    """Return the experiment of a complete run with the paper's definitions; UserError for other runs."""
+    if run.record.status != "complete":
+        raise UserError(f"{path} is not complete ({run.record.status}). Run it again, or leave it out.")
+    key = _identify_experiment(run)
+    if key is None:
+        names = ", ".join(EXPERIMENTS.values())
+        raise UserError(f"{path} is none of the paper's experiments ({names}): cfeval run experiment=NAME makes one.")
+    settings = {name: str(getattr(run.record.settings, name)) for name in PAPER_SETTINGS}
+    settings |= {name: run.overrides.get(name, default) for name, default in PAPER_OVERRIDES.items()}
+    for name, value in (PAPER_SETTINGS | PAPER_OVERRIDES).items():
+        if settings[name] != value:
+            raise UserError(
+                f"{path} has {name}={settings[name]}, and the paper's definition is {name}={value}: its figures cannot "
+                "be compared with the paper's. Run the experiment without that setting, or leave the folder out."
+            )
+    return key
 
 
-# what the experiments set, or leave at its default, because the paper says so
-DEFINED = {"support": "own", "incomplete": "skip", "agreement": "recall", "access": "gradient"}
-CHOSEN = {"distance": "euclidean", "distance.space": "auto", "search.pick": "auto"}
-
-
-def _undefined(run: SweepRun) -> tuple[str, str, str] | None:
-    """The first setting by which a run is not what the paper defines, what it is and what it should be."""
-    settings = run.record.settings
-    told = {name: str(getattr(settings, name)) for name in DEFINED}
-    told |= {name: run.overrides.get(name, wanted) for name, wanted in CHOSEN.items()}
-    for name, wanted in (DEFINED | CHOSEN).items():
-        if told[name] != wanted:
-            return name, told[name], wanted
-    return None
-
-
-_COMPONENTS = ("dataset", "model", "explainer", "search", "distance", "metric")
-
-
-def _experiment(run: SweepRun) -> Key | None:
-    """By what it did, whatever it was called."""
+def _identify_experiment(run: SweepRun) -> Key | None:
+    """Return the experiment by what the run computed, whatever its name is."""
+    record = run.record
     for table, dataset in EXPERIMENTS:
-        record = run.record
-        named = {"random", "lime", "anchor", "lr"} if table == "3" else set(EXPLAINERS)
-        fits = record.data.name == dataset and record.settings.k == _K[table]
-        # other runs have LIME in another order than the package, and the paper, lists its features
-        fits = fits and record.explainer_settings.get("lime", {}).get("order") == "absolute"
-        if fits and _NEEDED[dataset] <= set(record.levels) and named <= set(record.explainers):
+        if (
+            record.data.name == dataset
+            and record.settings.k == _K[table]
+            # the paper's LIME, like the package, orders features by their absolute weights
+            and record.explainer_settings.get("lime", {}).get("order") == "absolute"
+            and _REQUIRED_LEVELS[dataset] <= set(record.levels)
+            and _REQUIRED_EXPLAINERS[table] <= set(record.explainers)
+        ):
             return table, dataset
     return None
+
+
+def _describe_settings(run: SweepRun) -> dict[str, Any]:
+    """Return the settings that must be equal in all seeds of an experiment."""
+    record = run.record
+    components = sorted(f"{key}={value}" for key, value in run.overrides.items() if key.split(".")[0] in _COMPONENTS)
+    return {
+        "k": record.settings.k, "n_explain": record.settings.n_explain, "setup": record.setup,
+        "data": record.data.sha256, "components": ", ".join(components),
+    }  # fmt: skip

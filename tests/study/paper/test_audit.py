@@ -1,4 +1,4 @@
-"""The audit: each finding by itself, errors that are planted, and tables in which there is nothing to find."""
+"""The audit: its findings, errors that tests insert, and consistent tables."""
 
 import math
 from itertools import permutations
@@ -14,9 +14,9 @@ from cfeval_cli.cli import paper, screen
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.study.paper.audit import audit, audit_paper
 from cfeval_cli.study.paper.finding import KINDS
-from cfeval_cli.study.paper.published import load
+from cfeval_cli.study.paper.published import load_figures
 
-# id, printed, recomputed: all that there is, in the order of the report
+# id, printed and recomputed figure of all findings, in the order of the report
 FINDINGS = [
     ("misprint.1.adults.sufficiency_del.lime", "01536", "0.1536"),
     ("misprint.2.adults.c_label.tau", "10", "1.0"),
@@ -95,31 +95,31 @@ FINDINGS = [
 
 
 @pytest.fixture(scope="module")
-def done():
+def result():
     return audit_paper()
 
 
-def test_the_audit_has_these_findings_and_no_others(done):
-    assert [(one.id, one.printed, one.recomputed) for one in done.findings] == FINDINGS
-    for finding in done.findings:
+def test_audit_has_exactly_these_findings(result):
+    assert [(finding.id, finding.printed, finding.recomputed) for finding in result.findings] == FINDINGS
+    for finding in result.findings:
         assert finding.kind in KINDS and finding.meaning.endswith(".") and "nan" not in finding.recomputed, finding.id
-    assert done.passed > 400
+    assert result.passed > 400
 
 
-def test_coefficients_are_those_of_scipy(done):
+def test_coefficients_equal_those_of_scipy(result):
     """τ and ρ of sufficiency on Movie Reviews."""
-    frame = load()
+    frame = load_figures()
     table = frame[(frame["table"] == "1") & (frame["dataset"] == "movie_reviews")]
     truth = table[table["metric"] == "recall"]["value"].to_numpy()
     rows = table[(table["metric"] == "sufficiency") & (table["variant"] == "del")]
-    findings = {one.id: one.recomputed for one in done.findings}
+    findings = {finding.id: finding.recomputed for finding in result.findings}
     for kind, correlate in (("tau", stats.kendalltau), ("rho", stats.spearmanr)):
         by_rank, by_value = (correlate(-rows[column], truth)[0] for column in ("printed_rank", "value"))
-        wanted = f"{by_rank:.4f} by ranks, {by_value:.4f} by values"
-        assert findings[f"coefficient.2.movie_reviews.sufficiency_del.{kind}"] == wanted
+        expected = f"{by_rank:.4f} by ranks, {by_value:.4f} by values"
+        assert findings[f"coefficient.2.movie_reviews.sufficiency_del.{kind}"] == expected
 
 
-def test_the_command_prints_fits_and_writes(tmp_path, done, monkeypatch, capsys):
+def test_command_prints_and_writes_all_findings(tmp_path, result, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     words = ["audit", "--csv", str(tmp_path / "a=b.csv"), "--md", str(tmp_path / "a.md")]
     monkeypatch.setattr("sys.argv", ["cfeval", *words])
@@ -129,63 +129,62 @@ def test_the_command_prints_fits_and_writes(tmp_path, done, monkeypatch, capsys)
     finally:
         screen.set_options(screen.Options())
     output = capsys.readouterr().out
-    assert output.startswith(f"Verdict: {done.summary}.")
+    assert output.startswith(f"Verdict: {result.summary}.")
     lines = output.splitlines()
     assert max(map(len, lines)) <= 80 and set(KINDS.values()) <= set(lines)
     printed = " ".join(output.split())
-    for i, one in enumerate(done.findings, 1):
-        assert f"{i}. {one.place}. Printed: {one.printed}. Recomputed: {one.recomputed}. {one.meaning}" in printed
+    for i, finding in enumerate(result.findings, 1):
+        text = f"{i}. {finding.place}. Printed: {finding.printed}. Recomputed: {finding.recomputed}. {finding.meaning}"
+        assert text in printed
     written = pd.read_csv(tmp_path / "a=b.csv", dtype=str, keep_default_na=False)
     assert list(zip(written["id"], written["printed"], written["recomputed"], strict=True)) == FINDINGS
-    assert (tmp_path / "a.md").read_text() == done.write_markdown()
+    assert (tmp_path / "a.md").read_text() == result.write_markdown()
 
 
-def test_the_brief_counts_all_findings_on_a_screen(done):
-    lines = [line.plain for line in render_narrow(done.build_brief(), 80)]
+def test_brief_counts_all_findings_and_fits_a_screen(result):
+    lines = [line.plain for line in render_narrow(result.build_brief(), 80)]
     assert max(map(len, lines)) <= 80 and len(lines) <= 12
-    assert sum(cell.value for row in done.build_brief().rows for cell in row.cells) == len(FINDINGS)
+    assert sum(cell.value for row in result.build_brief().rows for cell in row.cells) == len(FINDINGS)
 
 
-# --- errors that are planted
-
-
-def planted(change, **where):
-    """The published figures with one cell changed, and the findings that are new."""
-    frame = load()
-    chosen = np.logical_and.reduce([frame[name] == value for name, value in where.items()])
-    assert chosen.sum() == 1
+def find_inserted_error(change, **where):
+    """Change one cell of the published figures, and return the new findings by id."""
+    frame = load_figures()
+    is_changed = np.logical_and.reduce([frame[name] == value for name, value in where.items()])
+    assert is_changed.sum() == 1
     for name, value in change.items():
-        frame.loc[chosen, name] = value
-    before = {(one.id, one.printed) for one in audit_paper().findings}
-    return {one.id: one for one in audit(frame).findings if (one.id, one.printed) not in before}
+        frame.loc[is_changed, name] = value
+    before = {(finding.id, finding.printed) for finding in audit_paper().findings}
+    return {finding.id: finding for finding in audit(frame).findings if (finding.id, finding.printed) not in before}
 
 
-def test_a_swapped_rank_is_found():
+def test_swapped_rank_is_reported():
     where = {"table": "1", "dataset": "adults", "metric": "comprehensiveness", "explainer": "anchor"}
-    found = planted({"printed_rank": 2.0, "rank_text": "2nd"}, **where)
-    assert (one := found["rank.1.adults.comprehensiveness_del"]).printed == "Anchor 2" and one.recomputed == "Anchor 3"
+    finding = find_inserted_error({"printed_rank": 2.0, "rank_text": "2nd"}, **where)[
+        "rank.1.adults.comprehensiveness_del"
+    ]
+    assert (finding.printed, finding.recomputed) == ("Anchor 2", "Anchor 3")
 
 
-def test_a_wrong_quotient_is_found():
+def test_wrong_quotient_is_reported():
     where = {"table": "1", "dataset": "adults", "metric": "c", "explainer": "lime"}
-    found = planted({"printed": "0.2022", "meant": "0.2022", "value": 0.2022}, **where)
-    one = found["quotient.1.adults.c_label"]
-    assert (one.kind, one.printed, one.recomputed) == ("table", "0.2022", "0.2011")
-    assert "C (disc.) × Proximity is 0.2859, but the printed Validity is 0.2844" in one.meaning
+    findings = find_inserted_error({"printed": "0.2022", "corrected": "0.2022", "value": 0.2022}, **where)
+    finding = findings["quotient.1.adults.c_label"]
+    assert (finding.kind, finding.printed, finding.recomputed) == ("table", "0.2022", "0.2011")
+    assert "C (disc.) × Proximity is 0.2859, but the printed Validity is 0.2844" in finding.meaning
 
 
-def test_a_wrong_tau_is_found():
+def test_wrong_tau_is_reported():
     where = {"table": "2", "dataset": "adults", "metric": "dfr", "coefficient": "tau"}
-    found = planted({"printed": "0.6", "meant": "0.6", "value": 0.6}, **where)
-    assert found["coefficient.2.adults.dfr_del.tau"].recomputed == "0.4667 by ranks, 0.4667 by values"
+    findings = find_inserted_error({"printed": "0.6", "corrected": "0.6", "value": 0.6}, **where)
+    assert findings["coefficient.2.adults.dfr_del.tau"].recomputed == "0.4667 by ranks, 0.4667 by values"
 
 
-def test_a_wrong_sum_is_found():
+def test_wrong_sum_is_reported():
     where = {"table": "text", "dataset": "adults", "metric": "rows", "variant": "positive"}
-    assert planted({"printed": "7840", "meant": "7840"}, **where)["sum.adults"].recomputed == "7840 + 7841 = 15,681"
+    finding = find_inserted_error({"printed": "7840", "corrected": "7840"}, **where)["sum.adults"]
+    assert finding.recomputed == "7840 + 7841 = 15,681"
 
-
-# --- tables in which all is as it should be
 
 SIX = ("random", "omission", "lime", "anchor", "decision_boundary", "lr")
 FOUR = ("random", "lime", "anchor", "lr")
@@ -199,7 +198,7 @@ ENDINGS = {1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 5: "5th", 6: "6th"}
 
 
 class Sheet:
-    """Rows of the same form as the published ones, with all that follows computed here."""
+    """Consistent rows of the same form as the published ones."""
 
     def __init__(self):
         self.rows = []
@@ -208,23 +207,14 @@ class Sheet:
 
     def add(self, **row):
         columns = (
-            "table",
-            "dataset",
-            "row",
-            "column",
-            "metric",
-            "variant",
-            "better",
-            "coefficient",
-            "explainer",
-            "rank_text",
-        )
+            "table", "dataset", "row", "column", "metric", "variant", "better", "coefficient", "explainer", "rank_text",
+        )  # fmt: skip
         full = dict.fromkeys(columns, "") | {"bold": False, "note": "", "k": math.nan, "printed_rank": math.nan} | row
-        full |= {"printed_variant": full["variant"], "meant": full["printed"], "line": self.line}
+        full |= {"printed_variant": full["variant"], "corrected": full["printed"], "line": self.line}
         self.rows.append(full)
 
     def series(self, table, dataset, pair, values, better="higher", digits=4, names=SIX):
-        """A row of values; its ranks are those of the printed digits. Returns the ranks."""
+        """Add a row of values, ranked by the printed digits, and return the ranks."""
         self.line += 1
         printed = [f"{value:.{digits}f}" for value in values]
         numbers = [float(text) for text in printed]
@@ -249,12 +239,12 @@ class Sheet:
     def text(self, dataset, metric, variant, printed, value=None, **more):
         self.add(table="text", dataset=dataset, metric=metric, variant=variant, printed=printed, value=value, **more)
         if value is not None:
-            self.rows[-1]["meant"] = value
+            self.rows[-1]["corrected"] = value
 
     def correlations(self, table, dataset, ranks):
         truth = self.truths["3" if table == "3" else "1", dataset]
-        for kind, of in (("tau", stats.kendalltau), ("rho", stats.spearmanr)):
-            values = {pair: round(float(of(mine, truth)[0]), 4) + 0.0 for pair, mine in ranks.items()}
+        for kind, correlate in (("tau", stats.kendalltau), ("rho", stats.spearmanr)):
+            values = {pair: round(float(correlate(ranking, truth)[0]), 4) + 0.0 for pair, ranking in ranks.items()}
             for pair, value in values.items():
                 sign = {"tau": "τ", "rho": "ρ"}[kind]
                 labels = (
@@ -267,17 +257,17 @@ class Sheet:
 
     def frame(self):
         frame = pd.DataFrame(self.rows)
-        frame["value"] = pd.to_numeric(frame["meant"])
+        frame["value"] = pd.to_numeric(frame["corrected"])
         return frame
 
 
 @st.composite
 def sheets(draw):
-    """Two datasets, all three tables and the text, with nothing wrong in them."""
+    """Draw a consistent text and three tables of two datasets."""
     sheet = Sheet()
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
 
-    def some(low, high, size=6):
+    def draw_integers(low, high, size=6):
         return rng.choice(np.arange(low, high), size=size, replace=False)
 
     for dataset in ("adults", "movie_reviews"):
@@ -291,31 +281,33 @@ def sheets(draw):
         if dataset == "adults":
             sheet.text("", "share", "test", "10", "0.1")
             sheet.text(dataset, "features", "all", "twelve", "12")
-        truth = some(size // 6, size) / size
+        truth = draw_integers(size // 6, size) / size
         truth[0], truth[5] = round(size / 12) / size, 1
         # the truth comes first here, so that the marks of the others can be set
         sheet.series("1", dataset, ("recall", "signed"), truth)
         ranks = {}
         for variant in ("del",) if dataset == "adults" else ("del", "mask"):
             for metric, better in (("comprehensiveness", "higher"), ("sufficiency", "lower")):
-                ranks[metric, variant] = sheet.series("1", dataset, (metric, variant), some(1, 5000) / 1e4, better)
-        ranks["dfr", "del"] = sheet.series("1", dataset, ("dfr", "del"), some(1, size) / size)
-        shared = some(500, 5000) / 1e4
+                ranks[metric, variant] = sheet.series(
+                    "1", dataset, (metric, variant), draw_integers(1, 5000) / 1e4, better
+                )
+        ranks["dfr", "del"] = sheet.series("1", dataset, ("dfr", "del"), draw_integers(1, size) / size)
+        shared = draw_integers(500, 5000) / 1e4
         for metric in ("validity", "validity_soft"):
             access = "gradient" if dataset == "movie_reviews" else {"validity": "label"}.get(metric, "probability")
-            above = some(1, size) / size if metric == "validity" else some(1, 5000) / 1e4
-            below = {"label": np.full(6, 1.414), "gradient": shared}.get(access, some(10000, 50000) / 1e4)
+            above = draw_integers(1, size) / size if metric == "validity" else draw_integers(1, 5000) / 1e4
+            below = {"label": np.full(6, 1.414), "gradient": shared}.get(access, draw_integers(10000, 50000) / 1e4)
             sheet.series("1", dataset, (metric, access), above)
             sheet.series("1", dataset, ("proximity", access), below, "", 3 if access == "label" else 4)
             pair = (metric.replace("validity", "c"), access)
             ranks[pair] = sheet.series("1", dataset, pair, above / below)
         sheet.correlations("2", dataset, ranks)
         if dataset == "adults":
-            second = np.array([round(size / 3) / (2 * size), *(truth[[2, 3]] / 2 + some(1, 4000, 2) / 1e4), 1])
+            second = np.array([round(size / 3) / (2 * size), *(truth[[2, 3]] / 2 + draw_integers(1, 4000, 2) / 1e4), 1])
             sheet.series("3", dataset, ("recall", "signed"), second, names=FOUR)
             judged = {("sufficiency", "del"): "lower", ("dfr", "del"): "higher", ("c_soft", "probability"): "higher"}
             ranks = {
-                pair: sheet.series("3", dataset, pair, some(1, size, 4) / size, better, names=FOUR)
+                pair: sheet.series("3", dataset, pair, draw_integers(1, size, 4) / size, better, names=FOUR)
                 for pair, better in judged.items()
             }
             sheet.correlations("3", dataset, ranks)
@@ -327,16 +319,16 @@ HEALTH = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 @settings(suppress_health_check=HEALTH)
 @given(sheets())
-def test_a_consistent_paper_has_no_contradictions_and_no_wrong_sums(sheet):
-    done = audit(sheet.frame())
-    assert [one for one in done.findings if one.kind in ("misprint", "table")] == []
-    assert [one for one in done.findings if one.id.startswith(("sum.", "counts."))] == []
-    assert done.passed > 100
+def test_consistent_paper_has_no_contradictions(sheet):
+    result = audit(sheet.frame())
+    assert [finding for finding in result.findings if finding.kind in ("misprint", "table")] == []
+    assert [finding for finding in result.findings if finding.id.startswith(("sum.", "counts."))] == []
+    assert result.passed > 100
 
 
 @settings(suppress_health_check=HEALTH)
 @given(sheets(), st.data())
-def test_any_two_ranks_of_any_row_that_are_exchanged_are_found(sheet, data):
+def test_any_exchange_of_two_ranks_is_reported(sheet, data):
     frame = sheet.frame()
     ranked = frame[frame["rank_text"] != ""]
     line = data.draw(st.sampled_from(sorted(set(ranked["line"]))))
@@ -345,4 +337,4 @@ def test_any_two_ranks_of_any_row_that_are_exchanged_are_found(sheet, data):
         frame.loc[[first, second], name] = frame.loc[[second, first], name].to_numpy()
     where = frame.loc[first]
     name = f"rank.{where['table']}.{where['dataset']}.{where['metric']}_{where['variant']}"
-    assert name in [one.id for one in audit(frame).findings]
+    assert name in [finding.id for finding in audit(frame).findings]

@@ -1,4 +1,4 @@
-"""What findings of the audit rest on, each computed here in another way: by brute force, by hand, or by scipy."""
+"""Findings of the audit, each computed here in another way: by brute force, by hand, or by scipy."""
 
 import math
 from itertools import combinations, permutations, product
@@ -9,15 +9,15 @@ from scipy import stats
 
 from cfeval_cli.study.paper import chance, statements, tables
 from cfeval_cli.study.paper.method import PASSAGES
-from cfeval_cli.study.paper.published import load, read
+from cfeval_cli.study.paper.published import load_figures, parse_figures
 
-PAPER = read(load())
+PAPER = parse_figures(load_figures())
 
 
 @pytest.fixture(scope="module")
 def recomputed():
     checks = (*tables.CHECKS, *statements.CHECKS, *chance.CHECKS)
-    return {one.id: one.recomputed for check in checks for one in check(PAPER) if one is not None}
+    return {finding.id: finding.recomputed for check in checks for finding in check(PAPER) if finding is not None}
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +27,15 @@ def rows():
 
 
 def adjust(p):
-    """Holm, step by step: the smallest times all, the next times one fewer, and never less than the one before."""
-    adjusted, least = [0.0] * len(p), 0.0
+    """Adjust by Holm: multiply the i-th smallest p by the number of tests not yet made, and keep the order."""
+    adjusted, lowest = [0.0] * len(p), 0.0
     for step, place in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
-        least = max(least, min(1.0, p[place] * (len(p) - step)))
-        adjusted[place] = least
+        lowest = max(lowest, min(1.0, p[place] * (len(p) - step)))
+        adjusted[place] = lowest
     return adjusted
 
 
-def test_p_values_count_orders_and_are_corrected_together(recomputed):
-    """The share of all orders of the explainers that agree at least as well as the printed τ and ρ."""
+def test_p_is_the_adjusted_share_of_orders_with_at_least_the_printed_coefficients(recomputed):
     printed = {  # by explainers, τ and ρ
         "2.movie_reviews.comprehensiveness_mask": (6, 0.7333, 0.8285),
         "2.movie_reviews.sufficiency_mask": (6, 0.6, 0.7714),
@@ -64,7 +63,7 @@ def test_without_lr_all_metrics_of_table_3_have_the_same_tau(recomputed):
 def test_one_feature_that_crosses_the_boundary_flips_under_exhaustive_search():
     """So validity is at least the share of Decision Boundary explanations of one feature."""
     rng = np.random.default_rng(0)
-    one = flips = 0
+    n_single = n_flips = 0
     for _ in range(60):
         effects, constant = rng.normal(size=(4, 3)), rng.normal()
 
@@ -75,14 +74,14 @@ def test_one_feature_that_crosses_the_boundary_flips_under_exhaustive_search():
         edits = [[j for j in range(4) if z[j] != x[j]] for z in product(range(3), repeat=4) if label(z) != label(x)]
         fewest = min(edits, key=len, default=[])
         if len(fewest) == 1:
-            one += 1
+            n_single += 1
             values = [tuple(v if j == fewest[0] else w for j, w in enumerate(x)) for v in range(3)]
-            flips += any(label(z) != label(x) for z in values)
-    assert one > 10 and flips == one
+            n_flips += any(label(z) != label(x) for z in values)
+    assert n_single > 10 and n_flips == n_single
 
 
-def test_the_largest_drop_by_deletion_is_the_best_comprehensiveness_and_flips_whenever_any_does():
-    """For any function of the features, not only for sums: here one with products."""
+def test_deletion_with_the_largest_drop_flips_if_any_deletion_flips():
+    """It holds for any function of the features: here one with products."""
     rng = np.random.default_rng(1)
     flipped = []
     for _ in range(200):
@@ -93,13 +92,13 @@ def test_the_largest_drop_by_deletion_is_the_best_comprehensiveness_and_flips_wh
 
         sign = 1 if p(x) >= 0.5 else -1
         after = [p(np.where(np.arange(4) == j, 0, x)) for j in range(4)]
-        drops = [sign * (p(x) - one) for one in after]
-        flips = [(one >= 0.5) != (p(x) >= 0.5) for one in after]
+        drops = [sign * (p(x) - probability) for probability in after]
+        flips = [(probability >= 0.5) != (p(x) >= 0.5) for probability in after]
         flipped.append((flips[int(np.argmax(drops))], any(flips)))
     assert all(omission == best for omission, best in flipped) and len(set(flipped)) == 2
 
 
-def test_the_random_edit_is_in_the_denominator_of_c(rows, recomputed):
+def test_c_divides_by_the_distances_of_edits_that_do_not_flip(rows, recomputed):
     """Instance by instance: 0.0682 of 1,568 flip, all at distance 1.414."""
     shares = []
     pairs = (("validity", "label"), ("proximity", "label"), ("c", "label"))
@@ -120,7 +119,7 @@ def test_counterfactual_metrics_disagree_on_adults(rows, recomputed):
     )
 
 
-def test_the_lead_on_movie_reviews_is_one_pair(rows, recomputed):
+def test_lead_on_movie_reviews_is_one_pair(rows, recomputed):
     truth = rows["movie_reviews", "recall", "signed"]
     taus = [
         stats.kendalltau(rows["movie_reviews", *pair], truth)[0]
@@ -136,5 +135,5 @@ def test_the_average_improvement_is_over_two_coefficients_and_two_datasets(recom
 
 
 def test_every_passage_on_the_method_is_quoted():
-    """test_published compares the quotes with the paper, word for word."""
-    assert {one.quote for one in PASSAGES} <= set(PAPER.quotes)
+    """test_published compares the quotes with the source."""
+    assert {passage.quote for passage in PASSAGES} <= set(PAPER.quotes)

@@ -1,4 +1,4 @@
-"""The figures against the text of the paper, parsed here in another way than the data was made."""
+"""The figures against the LaTeX source of the paper, which is parsed here."""
 
 import math
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cfeval_cli.study.paper import published
-from cfeval_cli.study.paper.published import Figure, load, read
+from cfeval_cli.study.paper.published import Figure, load_figures, parse_figures
 
 ROOT = Path(__file__).parents[3]
 SOURCE = Path(os.environ.get("CFEVAL_PAPER", ROOT.parent / "shared" / "paper" / "paper.tex"))
@@ -17,7 +17,7 @@ ORDER = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 
 @pytest.fixture(scope="module")
 def frame():
-    return load()
+    return load_figures()
 
 
 @pytest.fixture(scope="module")
@@ -27,72 +27,72 @@ def source():
     return SOURCE.read_text(encoding="utf-8")
 
 
-def bodies(source):
-    """For each table, its rows as lists of LaTeX cells, those of figures only."""
-    found = []
+def parse_tables(source):
+    """Return the rows with figures of each table, as lists of LaTeX cells."""
+    tables = []
     for body in re.findall(r"\\begin\{tabular\}(.*?)\\end\{tabular\}", source, re.S):
         rows = [row.split("&") for row in body.split(r"\\")]
         rows = [row for row in rows if len(row) > 2 and not any("multi" in cell for cell in row)]
-        found.append(
+        tables.append(
             [
                 [re.sub(r"\\(mid|bottom)rule|\\cmidrule\(lr\)\{[^}]*\}", "", cell).strip() for cell in row]
                 for row in rows
             ]
         )
-    return found
+    return tables
 
 
-def cell_of(row):
-    """A figure as LaTeX would have it, without its weight."""
+def write_cell(row):
+    """Return a figure in LaTeX, without bold type."""
     text = row.printed
     if row.rank_text:
         text += f"({row.rank_text}{'*' if row.metric == 'recall' else ''})"
     return text
 
 
-def plain(latex):
+def remove_bold(latex):
     return re.sub(r"\\textbf\{([^}]*)\}", r"\1", latex).replace(" ", "")
 
 
-def test_table_1_is_the_papers_cell_by_cell(frame, source):
-    mine = frame[frame["table"] == "1"]
-    rows = bodies(source)[0]
-    assert len(rows) == mine["line"].nunique() == 22
+def test_table_1_equals_the_source(frame, source):
+    lines = frame[frame["table"] == "1"]
+    rows = parse_tables(source)[0]
+    assert len(rows) == lines["line"].nunique() == 22
     for line, row in enumerate(rows, 1):
-        cells = list(mine[mine["line"] == line].itertuples())
+        cells = list(lines[lines["line"] == line].itertuples())
         assert [cell.explainer for cell in cells] == ORDER
-        assert [plain(cell) for cell in row[1:]] == [cell_of(cell) for cell in cells]
+        assert [remove_bold(cell) for cell in row[1:]] == [write_cell(cell) for cell in cells]
         assert ["textbf" in cell for cell in row[1:]] == [cell.bold for cell in cells]
         arrows = {"higher": r"\uparrow", "lower": r"\downarrow"}
         assert {cell.better for cell in cells} == {next((b for b, a in arrows.items() if a in row[0]), "")}
 
 
-def test_table_2_is_the_papers_cell_by_cell(frame, source):
-    mine = frame[frame["table"] == "2"]
-    rows = bodies(source)[1]
-    assert len(rows) == mine["line"].nunique() == 8
+def test_table_2_equals_the_source(frame, source):
+    lines = frame[frame["table"] == "2"]
+    rows = parse_tables(source)[1]
+    assert len(rows) == lines["line"].nunique() == 8
     for line, row in enumerate(rows, 1):
-        cells = list(mine[mine["line"] == line].itertuples())
+        cells = list(lines[lines["line"] == line].itertuples())
         assert [(c.dataset, c.coefficient) for c in cells] == [
             ("adults", "tau"), ("adults", "rho"), ("movie_reviews", "tau"), ("movie_reviews", "rho")
         ]  # fmt: skip
-        assert [plain(cell) for cell in row[1:]] == [cell.printed for cell in cells]
+        assert [remove_bold(cell) for cell in row[1:]] == [cell.printed for cell in cells]
         assert ["textbf" in cell for cell in row[1:]] == [cell.bold for cell in cells]
 
 
-def test_table_3_is_the_papers_cell_by_cell(frame, source):
-    mine = frame[frame["table"] == "3"]
-    rows = bodies(source)[2]
-    assert len(rows) == mine["line"].nunique() == 6
+def test_table_3_equals_the_source(frame, source):
+    lines = frame[frame["table"] == "3"]
+    rows = parse_tables(source)[2]
+    assert len(rows) == lines["line"].nunique() == 6
     for line, row in enumerate(rows, 1):
-        cells = list(mine[mine["line"] == line].itertuples())
-        there = [cell for cell in row[1:] if cell]
-        assert [plain(cell) for cell in there] == [cell_of(cell) for cell in cells]
-        assert ["textbf" in cell for cell in there] == [cell.bold for cell in cells]
+        cells = list(lines[lines["line"] == line].itertuples())
+        printed = [cell for cell in row[1:] if cell]
+        assert [remove_bold(cell) for cell in printed] == [write_cell(cell) for cell in cells]
+        assert ["textbf" in cell for cell in printed] == [cell.bold for cell in cells]
         assert row[0] == cells[0].row or cells[0].row in ("τ", "ρ")
 
 
-def test_the_row_labels_are_the_papers(frame, source):
+def test_row_labels_equal_the_source(frame, source):
     tex = {
         "C": r"$\mathcal{C}$",
         "C_soft": r"$\mathcal{C}_{\mathrm{soft}}$",
@@ -100,20 +100,20 @@ def test_the_row_labels_are_the_papers(frame, source):
     }
     for table in ("1", "2"):
         labels = frame[frame["table"] == table].drop_duplicates("line")["row"]
-        for label, row in zip(labels, bodies(source)[int(table) - 1], strict=True):
+        for label, row in zip(labels, parse_tables(source)[int(table) - 1], strict=True):
             name, _, rest = label.partition(" ")
-            wanted = " ".join([tex.get(name, name), *([rest] if rest else [])])
-            assert re.sub(r"\s*\$\\(up|down)arrow\$", "", row[0]).strip() == wanted
+            expected = " ".join([tex.get(name, name), *([rest] if rest else [])])
+            assert re.sub(r"\s*\$\\(up|down)arrow\$", "", row[0]).strip() == expected
 
 
-def test_figures_of_the_text_stand_in_the_text(frame, source):
+def test_figures_of_the_text_are_in_the_source(frame, source):
     text = re.sub(r"\\begin\{table.*?\\end\{table\*?\}", "", source, flags=re.S)
     for row in frame[frame["table"] == published.TEXT].itertuples():
         assert re.search(rf"(?<![\d.,]){re.escape(row.printed)}(?!\d)", text), row.printed
         assert ("percent" in row.note) == bool(re.search(rf"(?<![\d.]){re.escape(row.printed)}\\%", text))
 
 
-def test_quotes_stand_in_the_text_word_for_word(frame, source):
+def test_quotes_are_in_the_source(frame, source):
     text = " ".join(source.split())
     quotes = frame[frame["table"] == published.QUOTE]
     assert len(quotes) == 12
@@ -121,14 +121,14 @@ def test_quotes_stand_in_the_text_word_for_word(frame, source):
         assert row.printed in text, row.printed
 
 
-def test_the_two_references_lead_nowhere(source):
+def test_both_references_have_no_label(source):
     for label in ("sec:reproducibility", "sec: cs_vs_erasure"):
         assert f"ref{{{label}}}" in source and f"label{{{label}}}" not in source
 
 
-def test_every_figure_is_as_printed_but_for_what_the_note_tells(frame):
+def test_corrected_figures_differ_from_printed_ones_only_with_a_note(frame):
     for row in frame.itertuples():
-        if row.printed != row.meant:
+        if row.printed != row.corrected:
             assert row.note or row.printed in ("10,443", "15,682", "twelve", "two"), row
         if row.rank_text:
             assert row.rank_text.startswith(str(int(row.printed_rank)))
@@ -136,19 +136,19 @@ def test_every_figure_is_as_printed_but_for_what_the_note_tells(frame):
     assert (ranks["rank_text"] != "").all()
 
 
-def test_lookups(frame):
-    paper = read(frame)
-    assert paper.find(("1", "adults"), ("sufficiency", "del")).figures["lime"].value == 0.1536
+def test_figures_are_found_by_key(frame):
+    paper = parse_figures(frame)
+    assert paper.find_series(("1", "adults"), ("sufficiency", "del")).figures["lime"].value == 0.1536
     assert paper.texts["movie_reviews", "accuracy", "test"].value == 0.712
     assert paper.keys == [("1", "adults"), ("1", "movie_reviews"), ("3", "adults")]
-    assert paper.truth(("3", "adults")).figures["lr"] == Figure("1.0", "1.0", 1, "1st", False)
-    assert paper.coefficient("3", "adults", ("dfr", "del"), "rho").value == 0.8
-    assert paper.coefficient("3", "adults", ("c", "label"), "rho") is None
-    assert math.isnan(paper.coefficient("2", "movie_reviews", ("c", "label"), "tau").value)
+    assert paper.find_truth(("3", "adults")).figures["lr"] == Figure("1.0", "1.0", 1, "1st", False)
+    assert paper.find_coefficient("3", "adults", ("dfr", "del"), "rho").value == 0.8
+    assert paper.find_coefficient("3", "adults", ("c", "label"), "rho") is None
+    assert math.isnan(paper.find_coefficient("2", "movie_reviews", ("c", "label"), "tau").value)
 
 
 @pytest.mark.parametrize(
-    ("meant", "exact", "allowed"),
+    ("printed", "exact", "is_allowed"),
     [
         ("0.8285", 0.828571, True),  # cut off
         ("0.4667", 0.466667, True),  # rounded
@@ -159,5 +159,5 @@ def test_lookups(frame):
         ("1.0", 1, True),
     ],
 )
-def test_what_digits_can_stand_for(meant, exact, allowed):
-    assert Figure(meant, meant).allows(exact) == allowed
+def test_printed_digits_allow_rounded_and_truncated_numbers(printed, exact, is_allowed):
+    assert Figure(printed, printed).allows(exact) == is_allowed
