@@ -152,7 +152,7 @@ def predicted(dataset, model):
 
 def importance(name, model, dataset, codes, said):
     """How much each feature matters under one definition; -inf where it is absent."""
-    return TRUTHS[name].known(dataset, open_client(model), Rows(np.arange(len(codes)), codes, said))
+    return TRUTHS[name].compute_masked_importance(dataset, open_client(model), Rows(np.arange(len(codes)), codes, said))
 
 
 def ready(dataset, model, ways=None):

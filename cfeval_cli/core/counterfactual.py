@@ -143,7 +143,7 @@ class Search(ABC):
     def check(self, dataset: Dataset, k: int) -> None:  # noqa: B027  most have nothing to object to
         """Refuse what could not be searched, before anything is computed."""
 
-    def workload(self, dataset: Dataset, features: Ints) -> Workload:
+    def estimate_workload(self, dataset: Dataset, features: Ints) -> Workload:
         """Return what it is expected to ask of the model if the features (n, k) of instances may be edited.
 
         At one level of access; settings by their full keys.

@@ -14,7 +14,7 @@ import numpy as np
 from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.cost import Cost, Workload
 from cfeval_cli.core.data import NO_FEATURE, Bools, Codes, Dataset, Floats, Ints, Rows
-from cfeval_cli.core.model import Access, ModelSpec
+from cfeval_cli.core.model import Access, CircularRelation, ModelSpec
 from cfeval_cli.seeding import make_stream
 
 _REASONS = 3  # that are told of an explainer with faults
@@ -125,14 +125,14 @@ class Explainer(ABC):
     """An explanation method; its fields are its settings."""
 
     access: ClassVar[Access]  # the most that it asks of the model
-    least: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
-    place: ClassVar[int] = 55  # where it stands in the tables
-    control: ClassVar[bool] = False  # names the truth itself, or chance: there to be compared with, and no contender
+    min_access: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
+    display_order: ClassVar[int] = 55  # where it stands in the tables
+    is_control: ClassVar[bool] = False  # names the truth itself, or chance: there to be compared with, and no contender
     portable: ClassVar[bool] = True  # whether it can explain any model, not only the one that it was made for
-    side_by_side: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
-    gives: ClassVar[Literal["set", "scores"]] = "scores"  # a set of features, or all in order, each with a score
-    effects: ClassVar[bool] = True  # whether a score tells how much a feature does, and its sign in which direction
-    rung: float = nan  # of one whose worth is known beforehand: how often it names the truth
+    supports_concurrency: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
+    output: ClassVar[Literal["set", "scores"]] = "scores"  # a set of features, or all in order, each with a score
+    scores_are_effects: ClassVar[bool] = True  # whether scores are effects, with their sign
+    quality_level: float = nan  # of one whose worth is known beforehand: how often it names the truth
     truth_name: str = ""  # the truth that it is made from, if it is
     samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own
 
@@ -141,48 +141,44 @@ class Explainer(ABC):
         """Its name in the tables; None: its key in the config."""
         return None
 
-    def members(self, key: str) -> dict[str, Explainer]:
+    def expand(self, key: str) -> dict[str, Explainer]:
         """The explainers that it stands for, by name: itself, or the rungs of a ladder."""
         return {key: self}
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why it says nothing of such a model or such data; None if it does."""
-        return spec.missing_access_reason(self._least)
+        return spec.missing_access_reason(self._min_access)
 
-    def estimates(self, dataset: Dataset) -> set[str]:
-        """The truths that it names, or estimates, by construction: that it finds them tells nothing."""
-        return {self.truth_name} - {""}
-
-    def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
-        """The metrics, with the variant or "" for all, that it is (nearly) the best of by construction."""
-        return set()
+    def circular_with(self, spec: ModelSpec, k: int) -> CircularRelation:
+        """Return the truths and metrics for which its top k features are (nearly) optimal by construction."""
+        return CircularRelation(truths={self.truth_name} - {""})
 
     def check(self, spec: ModelSpec) -> None:  # noqa: B027  most have nothing to object to
         """Refuse settings that do not go with the data or the model, with a ValueError."""
 
-    def asks(self, spec: ModelSpec) -> Access:
+    def choose_access(self, spec: ModelSpec) -> Access:
         """What it asks of such a model: as much as it wants and the model can answer."""
-        levels = [level for level in Access if self._least <= level <= self.access]
+        levels = [level for level in Access if self._min_access <= level <= self.access]
         return max(level for level in levels if spec.missing_access_reason(level) is None)
 
-    def workload(self, spec: ModelSpec) -> Workload:
+    def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return what it is expected to ask of such a model; settings by their names below the explainer's own key."""
         return Workload()
 
-    def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
+    def derive_from(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
         """How its explanations are made from those of the explainer whose samples it takes; None: not from them."""
         return None
 
     @property
-    def _least(self) -> Access:
-        return self.access if self.least is None else self.least
+    def _min_access(self) -> Access:
+        return self.access if self.min_access is None else self.min_access
 
     @abstractmethod
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Prepare for a model, and return the function that explains a batch."""
 
 
-def named(codes: Codes, features: Ints) -> Bools:
+def mark_selected(codes: Codes, features: Ints) -> Bools:
     """Which features (n, M) of some rows are named (n, k)."""
     there = np.zeros((len(codes), codes.shape[1] + 1), dtype=bool)
     np.put_along_axis(there, features, True, axis=1)  # NONE = -1 falls into the spare last column

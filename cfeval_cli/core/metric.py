@@ -13,7 +13,7 @@ from cfeval_cli.core.counterfactual import Counterfactuals
 from cfeval_cli.core.data import Bools, Dataset, Floats, Ints, Rows
 from cfeval_cli.core.explanation import Explanation
 from cfeval_cli.core.memory import AnswerCache
-from cfeval_cli.core.model import Access, ModelSpec
+from cfeval_cli.core.model import Access, CircularRelation, ModelSpec
 from cfeval_cli.core.removal import Removal, Replacement
 
 Role = Literal["judged", "truth", "fact"]
@@ -37,8 +37,8 @@ class Score:
     variant: str
     numerator: Floats
     denominator: Floats
-    everyone: bool = False  # over all instances rather than those with a usable explanation
-    some: Ints | None = None  # the instances of the case that it is of; None: all
+    over_all_instances: bool = False  # over all instances rather than those with a usable explanation
+    positions: Ints | None = None  # the instances of the case that it is of; None: all
     method: str = ""  # how the values were computed, if there are several ways; {name} stands for a count
     remark: str = ""  # what the tables are to say of the values; likewise
     counts: Mapping[str, int] = field(default_factory=dict)  # in both; over parts of the instances they add up
@@ -64,7 +64,7 @@ class FittedRemoval:
     """A way to remove features, ready for use, or the reason why there is none."""
 
     removal: Removal
-    stand_ins: Replacement | None
+    replacement: Replacement | None
     reason: str = ""
 
 
@@ -84,7 +84,7 @@ class MetricInput(Rows):
     memory: AnswerCache = field(default_factory=AnswerCache)  # what metrics have asked the model about these instances
     total: int = 0  # instances of the run, of which these may be a slab; 0: as many as are `complete` or not
 
-    def drops(self, probability: Floats | None) -> Floats:
+    def compute_drops(self, probability: Floats | None) -> Floats:
         """Return by how much an edit lowers the probability (n,) of the predicted class."""
         if self.probability is None or probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
@@ -100,23 +100,23 @@ class Metric(ABC):
     better: ClassVar[Literal["higher", "lower", "none"]]
     range: ClassVar[tuple[float, float]]
     access: ClassVar[Access]
-    most: ClassVar[Access | None] = None  # what some variants ask beyond that, where model and user allow it
+    max_access: ClassVar[Access | None] = None  # what some variants ask beyond that, where model and user allow it
     needs: ClassVar[Needs] = "set"
-    measures: ClassVar[bool] = True  # of one that looks at counterfactuals: whether their distances count
+    uses_distances: ClassVar[bool] = True  # of one that looks at counterfactuals: whether their distances count
     role: ClassVar[Role] = "judged"  # by a truth; or it is the truth itself; or a fact about the scores
     quantity: ClassVar[Quantity | None] = None  # what it measures, if other parts use its values
     block: ClassVar[str] = "counterfactual"  # of the tables
-    detail: ClassVar[str] = "{variant}"  # what stands behind its title: also {metric}, {search}
-    place: ClassVar[int]  # its order in the tables
-    empty: ClassVar[str] = "every distance is zero"  # what it means if there is nothing to divide by
+    title_detail: ClassVar[str] = "{variant}"  # what stands behind its title: also {metric}, {search}
+    display_order: ClassVar[int]  # its order in the tables
+    zero_denominator_note: ClassVar[str] = "every distance is zero"  # what it means if there is nothing to divide by
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why it cannot be computed for such a model or such data; None if it can."""
         return spec.missing_access_reason(self.access) if self.role == "judged" else None
 
-    def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
-        """The truths that it is (nearly) the best at by construction, with explanations of k features."""
-        return set()
+    def circular_with(self, spec: ModelSpec, k: int, variant: str, removals: Mapping[str, Removal]) -> CircularRelation:
+        """Return the truths whose top k features are (nearly) optimal for a variant of the metric by construction."""
+        return CircularRelation()
 
     @abstractmethod
     def score(self, inputs: MetricInput) -> Iterable[Score | AbsentScore]:

@@ -298,6 +298,18 @@ _ASKED: dict[Access, type] = {
 
 
 @dataclass(frozen=True)
+class CircularRelation:
+    """Truths and metrics for which an explainer or a metric is (nearly) optimal by construction."""
+
+    truths: Collection[str] = ()  # by name
+    metrics: Collection[tuple[str, str]] = ()  # name and variant, "" for all variants
+
+    def includes_metric(self, name: str, variant: str) -> bool:
+        """Return whether the relation includes a variant of a metric."""
+        return (name, variant) in self.metrics or (name, "") in self.metrics
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """What is to be explained, as far as it is known before anything is trained."""
 

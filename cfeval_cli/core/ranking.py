@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cfeval_cli.core.data import NO_FEATURE, Floats, Ints
-from cfeval_cli.core.explanation import Explanation, named
+from cfeval_cli.core.explanation import Explanation, mark_selected
 from cfeval_cli.core.metric import MetricInput
 
 
@@ -16,7 +16,7 @@ def top(importance: Floats, k: int) -> Ints:
 
 def _drawn(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
     """Of each instance: those named surely in the reference, those tied for the rest, all and named, the rest."""
-    there, truth = named(inputs.codes, inputs.features), inputs.truth[definition]
+    there, truth = mark_selected(inputs.codes, inputs.features), inputs.truth[definition]
     best = top(truth, inputs.k)
     size = (best != NO_FEATURE).sum(axis=1)  # fewer than k are there of a short text
     last = np.take_along_axis(truth, np.take_along_axis(best, np.maximum(size - 1, 0)[:, None], axis=1), axis=1)

@@ -49,10 +49,10 @@ class Removal(ABC):
     name: ClassVar[str]
     variant: ClassVar[str]  # what scores that use it are called
     title: ClassVar[str]  # in the tables
-    place: ClassVar[int] = 50  # its order in the tables
+    display_order: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether results depend on a constant that no prediction depends on
     cost_settings: ClassVar[tuple[str, ...]] = ()  # lower values take fewer model evaluations
-    finds: ClassVar[str] = ""  # the truth that what is lost by it comes nearest to, if there is one
+    circular_truth: ClassVar[str] = ""  # the truth that drops in probability under this removal approximate
 
     @abstractmethod
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
@@ -62,10 +62,10 @@ class Removal(ABC):
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """Prepare for a dataset and a model."""
 
-    def replacements(self, dataset: Dataset, size: int) -> float:
+    def count_replacements(self, dataset: Dataset, size: int) -> float:
         """Return how many values on average take the place of so many features that are removed together."""
         return 1.0
 
-    def coarser(self, draws: int) -> Removal:
+    def with_max_draws(self, draws: int) -> Removal:
         """The same way with so many draws at most, where it draws."""
         return self

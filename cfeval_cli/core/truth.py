@@ -38,22 +38,22 @@ class Truth(ABC):
         """Why such a model has no such truth; None if it has."""
         return spec.missing_access_reason(self.access)
 
-    def asks(self, spec: ModelSpec) -> bool:
+    def evaluates_model(self, spec: ModelSpec) -> bool:
         """Whether it puts many rows before such a model, so that instances are shared out among the workers."""
         return False
 
-    def cost(self, spec: ModelSpec) -> int:
+    def count_evaluations(self, spec: ModelSpec) -> int:
         """How many rows an instance takes at most, where it asks the model."""
         return 1
 
     @abstractmethod
-    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
+    def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Importance (n, M) of each feature for the prediction of each row."""
 
-    def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
+    def estimate(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """The same with its error, where it is not exact."""
-        return TruthEstimate(self.known(dataset, model, rows))
+        return TruthEstimate(self.compute_masked_importance(dataset, model, rows))
 
-    def known(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
+    def compute_masked_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """The same, -inf where a feature is absent."""
-        return np.where(rows.codes == ABSENT, -np.inf, self.importance(dataset, model, rows))
+        return np.where(rows.codes == ABSENT, -np.inf, self.compute_importance(dataset, model, rows))

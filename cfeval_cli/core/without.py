@@ -24,26 +24,26 @@ class RemovalEffect:
     apart: Floats | None  # the mean of |p(ŷ|x) - p(ŷ|x′)| over what took the features' place; None if p(ŷ|x) is unknown
 
 
-def without(model: ModelClient, rows: Rows, gone: Bools, stand_ins: Replacement) -> tuple[Floats, Floats | None]:
+def without(model: ModelClient, rows: Rows, gone: Bools, replacement: Replacement) -> tuple[Floats, Floats | None]:
     """How much of its removal flips each row's prediction (0 to 1), and what it leaves of p(ŷ) on average.
 
     `gone` (n, M) says which features of which row are removed. No probability with label access.
     """
-    done = outcome(model, rows, gone, stand_ins)
+    done = outcome(model, rows, gone, replacement)
     return done.flips, done.left
 
 
-def outcome(model: ModelClient, rows: Rows, gone: Bools, stand_ins: Replacement) -> RemovalEffect:
+def outcome(model: ModelClient, rows: Rows, gone: Bools, replacement: Replacement) -> RemovalEffect:
     """The same, and how far the draws take p(ŷ) from where it was, either way."""
-    if stand_ins.value is not None:
-        edited = np.where(gone & (rows.codes != ABSENT), np.int32(stand_ins.value), rows.codes)
+    if replacement.value is not None:
+        edited = np.where(gone & (rows.codes != ABSENT), np.int32(replacement.value), rows.codes)
         labels, probability = model.predict_with_proba(edited, rows.labels)
         return _one((labels != rows.labels).astype(float), probability, rows)
-    if stand_ins.vectors is not None:
-        return _one(*_moved(model, rows, gone & (rows.codes != ABSENT), stand_ins.vectors), rows)
+    if replacement.vectors is not None:
+        return _one(*_moved(model, rows, gone & (rows.codes != ABSENT), replacement.vectors), rows)
     flips, left, apart = (np.zeros(len(rows)) for _ in range(3))
     told = True
-    for batch in _batches(rows, gone, stand_ins):
+    for batch in _batches(rows, gone, replacement):
         edited = np.concatenate([_edited(rows.codes[part.rows], part.features, part.values) for part in batch])
         before = np.concatenate([np.repeat(rows.labels[part.rows], len(part.values)) for part in batch])
         labels, probability = model.predict_with_proba(edited, before)
@@ -70,13 +70,13 @@ class _Part:
     weights: Floats
 
 
-def _batches(rows: Rows, gone: Bools, stand_ins: Replacement) -> Iterator[list[_Part]]:
+def _batches(rows: Rows, gone: Bools, replacement: Replacement) -> Iterator[list[_Part]]:
     """Parts that are put before the model together: many models take longer to be asked than to answer."""
     batch: list[_Part] = []
     size = 0
     for removed, mine in zip(*_grouped(gone), strict=True):
         features = np.flatnonzero(removed)
-        values, weights = stand_ins.sample(features)
+        values, weights = replacement.sample(features)
         step = max(1, _AT_ONCE // len(values))
         for start in range(0, len(mine), step):
             part = _Part(mine[start : start + step], features, values, weights)

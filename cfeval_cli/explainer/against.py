@@ -15,13 +15,13 @@ class Against(Explainer):
 
     access = Access.WHITE_BOX
     title = "Against truth"
-    place = 12
-    control = True
+    display_order = 12
+    is_control = True
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:
-            return Explanation.from_scores(-self.truth.importance(dataset, model, batch), batch.codes != ABSENT)
+            return Explanation.from_scores(-self.truth.compute_importance(dataset, model, batch), batch.codes != ABSENT)
 
         return explain

@@ -49,16 +49,16 @@ class Anchor(Explainer):
 
     access = Access.LABEL
     title = "Anchor"
-    place = 40
-    gives = "set"
-    effects = False
+    display_order = 40
+    output = "set"
+    scores_are_effects = False
 
     def __post_init__(self) -> None:
         for name in ("threshold", "delta", "tau"):
             check_float(name, getattr(self, name), 0, 1, open_low=True)
         check_int("batch_size", self.batch_size, 1)
 
-    def workload(self, spec: ModelSpec) -> Workload:
+    def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return a rough figure: how many samples the beam search draws depends on the instance."""
         return Workload(_BATCHES * self.batch_size, ("threshold",))
 

@@ -19,8 +19,8 @@ class Constant(Explainer):
 
     access = Access.WHITE_BOX
     title = "Constant"
-    place = 14
-    control = True
+    display_order = 14
+    is_control = True
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """The means, of each feature over the rows that have it."""
@@ -29,7 +29,7 @@ class Constant(Explainer):
             codes = dataset.train.codes[start : start + _AT_ONCE]
             rows = Rows(dataset.train.ids[start : start + _AT_ONCE], codes, model.predict_labels(codes))
             there = codes != ABSENT
-            sums += np.where(there, self.truth.importance(dataset, model, rows), 0.0).sum(axis=0)
+            sums += np.where(there, self.truth.compute_importance(dataset, model, rows), 0.0).sum(axis=0)
             counts += there.sum(axis=0)
         means = sums / np.maximum(counts, 1)
 

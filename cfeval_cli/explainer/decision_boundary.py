@@ -10,6 +10,7 @@ from cfeval_cli.core import (
     Access,
     Batch,
     Bools,
+    CircularRelation,
     Codes,
     Dataset,
     Explainer,
@@ -39,9 +40,9 @@ class DecisionBoundary(Explainer):
     n_neighbours: int = 15  # nearest words that a word of a text may be exchanged for
 
     access = Access.GRADIENT  # for the embeddings that break ties
-    least = Access.LABEL
+    min_access = Access.LABEL
     title = "DecisionBoundary"
-    place = 50
+    display_order = 50
 
     def __post_init__(self) -> None:
         check_int("n_samples", self.n_samples, 1)
@@ -49,13 +50,13 @@ class DecisionBoundary(Explainer):
             check_int("max_edits", self.max_edits, 1)
         check_int("n_neighbours", self.n_neighbours, 1)
 
-    def workload(self, spec: ModelSpec) -> Workload:
+    def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return the number of samples, each of which is one model evaluation."""
         return Workload(self.n_samples, ("n_samples",))
 
-    def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
-        """It names the fewest features that flip."""
-        return {("validity", ""), ("edits_to_flip", "")}
+    def circular_with(self, spec: ModelSpec, k: int) -> CircularRelation:
+        """Return the metrics of whether, and after how many edits, the prediction flips: it selects for flips."""
+        return CircularRelation(metrics={("validity", ""), ("edits_to_flip", "")})
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Lay out what a value may be exchanged for: the training distribution, or the nearest words."""

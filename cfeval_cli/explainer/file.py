@@ -43,10 +43,10 @@ class File(Explainer):
     @property
     def _file(self) -> Path:
         if not isinstance(self.path, str):
-            raise TypeError("an explainer has one file. members() has an explainer for each of several files")
+            raise TypeError("an explainer has one file. expand() has an explainer for each of several files")
         return Path(self.path).expanduser()
 
-    def members(self, key: str) -> dict[str, Explainer]:
+    def expand(self, key: str) -> dict[str, Explainer]:
         """Return an explainer for each file, by the file's name."""
         explainers: dict[str, Explainer] = {}
         for file in _list_files([self.path] if isinstance(self.path, str) else self.path):

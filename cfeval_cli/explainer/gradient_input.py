@@ -17,12 +17,12 @@ class GradientInput(ByGradient):
     removal: str = "zero"  # what the baseline is: one of the ways; auto: mask for text, mean for tables
 
     title = "Gradient × input"
-    place = 54
+    display_order = 54
 
     def __post_init__(self) -> None:
         self.check_removal()
 
-    def workload(self, spec: ModelSpec) -> Workload:
+    def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return one gradient."""
         return Workload(1)
 

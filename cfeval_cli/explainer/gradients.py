@@ -70,9 +70,9 @@ class ByGradient(Explainer):
         return explain
 
 
-def _baselines(stand_ins: Replacement, dataset: Dataset, model: ModelClient) -> tuple[Floats, Floats]:
+def _baselines(replacement: Replacement, dataset: Dataset, model: ModelClient) -> tuple[Floats, Floats]:
     """Embeddings (s, M, d) in which all features are removed, and their weights (s,)."""
-    if stand_ins.vectors is not None:
-        return stand_ins.vectors[None], np.ones(1)
-    codes, weights = stand_ins.sample(np.arange(dataset.n_features))
+    if replacement.vectors is not None:
+        return replacement.vectors[None], np.ones(1)
+    codes, weights = replacement.sample(np.arange(dataset.n_features))
     return model.embed_rows(codes), weights

@@ -25,17 +25,17 @@ class IntegratedGradients(ByGradient):
     steps: int = 50
 
     title = "Integrated gradients"
-    place = 53
+    display_order = 53
 
     def __post_init__(self) -> None:
         self.check_removal()
         check_int("steps", self.steps, 1)
 
-    def workload(self, spec: ModelSpec) -> Workload:
+    def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return the number of steps from all baselines."""
         dataset, way = spec.dataset, self._way(spec.dataset)
         settings = ("steps", *(f"ways.{way.name}.{key}" for key in way.cost_settings))
-        return Workload(self.steps * way.replacements(dataset, dataset.n_features), settings)
+        return Workload(self.steps * way.count_replacements(dataset, dataset.n_features), settings)
 
     def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
         """The mean along the way, from one baseline after the other."""

@@ -16,37 +16,37 @@ class Rung(Explainer):
     """With probability `rung` the ranking of the truth of an instance, else a random one."""
 
     truth: Truth
-    rung: float = 1.0
+    quality_level: float = 1.0
     truth_name: str = ""
 
     access = Access.WHITE_BOX
-    place = 70
-    effects = False  # some are random numbers
+    display_order = 70
+    scores_are_effects = False  # some are random numbers
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Models that have this truth have this explainer."""
         return self.truth.not_applicable_reason(spec)
 
-    def asks(self, spec: ModelSpec) -> Access:
+    def choose_access(self, spec: ModelSpec) -> Access:
         """Whatever the truth asks."""
         return self.truth.access
 
     def __post_init__(self) -> None:
-        check_float("rung", self.rung, 0, 1)
+        check_float("quality_level", self.quality_level, 0, 1)
 
     @property
     def title(self) -> str:
         """Its name in the tables."""
-        return f"Truth {self.rung:.4g}"
+        return f"Truth {self.quality_level:.4g}"
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:
-            truth = self.truth.known(dataset, model, batch)
+            truth = self.truth.compute_masked_importance(dataset, model, batch)
             # a stream of its own for each rung and instance: rungs are as independent as real explainers
             draws = np.stack([batch.rng(i).random(dataset.n_features + 1) for i in range(len(batch))])
-            scores = np.where(draws[:, :1] < self.rung, truth, draws[:, 1:])
+            scores = np.where(draws[:, :1] < self.quality_level, truth, draws[:, 1:])
             return Explanation.from_scores(scores, batch.codes != ABSENT)
 
         return explain
@@ -67,7 +67,7 @@ class Ladder(Explainer):
         if self.rungs > _MOST:
             raise ValueError(f"rungs must be at most {_MOST}, not {self.rungs}")
 
-    def members(self, key: str) -> dict[str, Explainer]:
+    def expand(self, key: str) -> dict[str, Explainer]:
         """A rung for each share, by what their names end in."""
         shares = np.linspace(1.0, 0.0, self.rungs).round(4).tolist()
         return {f"{key}_{share:.4g}": Rung(self.truth, share, self.truth_name or self.truth.name) for share in shares}

@@ -45,7 +45,7 @@ class Lime(Explainer):
     samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own
 
     access = Access.PROBABILITY
-    place = 30
+    display_order = 30
 
     def __post_init__(self) -> None:
         check_int("n_samples", self.n_samples, 2)
@@ -53,11 +53,11 @@ class Lime(Explainer):
             check_float("kernel_width", self.kernel_width, 0, open_low=True)
         check_option("order", self.order, ("signed", "absolute"))
 
-    def workload(self, spec: ModelSpec) -> Workload:
+    def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return the number of samples, each of which is one model evaluation."""
         return Workload(self.n_samples, ("n_samples",))
 
-    def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
+    def derive_from(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
         """From the same coefficients in another order."""
         own = replace(self, samples_of=None)  # who takes another's samples has none to give
         if not isinstance(other, Lime) or replace(other, order=self.order, title=self.title) != own:

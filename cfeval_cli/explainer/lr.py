@@ -16,17 +16,17 @@ class Lr(Explainer):
 
     access = Access.WHITE_BOX
     title = "LR"
-    place = 60
-    control = True
+    display_order = 60
+    is_control = True
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Models that have this truth have this explainer, if computing it for every instance is affordable."""
         reason = self.truth.not_applicable_reason(spec)
-        if reason is None and self.truth.asks(spec) and not self.evaluates_model:
+        if reason is None and self.truth.evaluates_model(spec) and not self.evaluates_model:
             return f"needs model evaluations for every instance ({self.truth_name}): explainer.lr.evaluates_model=true"
         return reason
 
-    def asks(self, spec: ModelSpec) -> Access:
+    def choose_access(self, spec: ModelSpec) -> Access:
         """Whatever the truth asks."""
         return self.truth.access
 
@@ -34,6 +34,8 @@ class Lr(Explainer):
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:
-            return Explanation.from_scores(self.truth.known(dataset, model, batch), batch.codes != ABSENT)
+            return Explanation.from_scores(
+                self.truth.compute_masked_importance(dataset, model, batch), batch.codes != ABSENT
+            )
 
         return explain

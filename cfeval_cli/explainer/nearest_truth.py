@@ -38,8 +38,8 @@ class NearestTruth(Explainer):
 
     access = Access.WHITE_BOX
     title = "Nearest's truth"
-    place = 58
-    control = True
+    display_order = 58
+    is_control = True
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """The third word of another sentence is another feature."""
@@ -55,7 +55,7 @@ class NearestTruth(Explainer):
             rows = near.row_of(batch.codes)
             codes = train.codes[rows]
             others = Rows(train.ids[rows], codes, model.predict_labels(codes))
-            importance = self.truth.importance(dataset, model, others)
+            importance = self.truth.compute_importance(dataset, model, others)
             return Explanation.from_scores(importance, np.ones(importance.shape, dtype=bool))
 
         return explain

@@ -9,6 +9,7 @@ from cfeval_cli.core import (
     ABSENT,
     Access,
     Batch,
+    CircularRelation,
     Dataset,
     Explainer,
     Explanation,
@@ -31,8 +32,8 @@ class Omission(Explainer):
     title: str = "Omission"
 
     access = Access.GRADIENT  # for removal by mean, which moves embeddings
-    least = Access.PROBABILITY
-    place = 20
+    min_access = Access.PROBABILITY
+    display_order = 20
 
     def __post_init__(self) -> None:
         check_option("removal", self.removal, ("auto", *self.ways))
@@ -50,19 +51,17 @@ class Omission(Explainer):
         if reason := self._way(spec.dataset).not_applicable_reason(spec):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
 
-    def estimates(self, dataset: Dataset) -> set[str]:
-        """What its way of removing comes nearest to."""
-        return {self._way(dataset).finds} - {""}
+    def circular_with(self, spec: ModelSpec, k: int) -> CircularRelation:
+        """Return comprehensiveness with the same removal, and the truth that this removal approximates."""
+        removal = self._way(spec.dataset)
+        truths = {removal.circular_truth} - {""}
+        return CircularRelation(truths=truths, metrics={("comprehensiveness", removal.variant)})
 
-    def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
-        """It names the feature that costs most if it is removed in this way."""
-        return {("comprehensiveness", self._way(dataset).variant)}
-
-    def workload(self, spec: ModelSpec) -> Workload:
+    def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return the number of values that take the place of all features, one feature after the other."""
         dataset, way = spec.dataset, self._way(spec.dataset)
         settings = tuple(f"ways.{way.name}.{key}" for key in way.cost_settings)
-        return Workload(1 + float(dataset.test_lengths.mean()) * way.replacements(dataset, 1), settings)
+        return Workload(1 + float(dataset.test_lengths.mean()) * way.count_replacements(dataset, 1), settings)
 
     def _way(self, dataset: Dataset) -> Removal:
         auto = "marginal" if dataset.mask_code is None else "mask"
@@ -71,7 +70,7 @@ class Omission(Explainer):
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Settle which values stand for a removed feature, and with which weights."""
         ready = self._way(dataset).fit(dataset, model)
-        stand_ins = [ready.sample(np.array([j])) for j in range(dataset.n_features)]
+        replacements = [ready.sample(np.array([j])) for j in range(dataset.n_features)]
 
         def explain(batch: Batch) -> Explanation:
             before = model.predict_class_proba(batch.codes, batch.labels)
@@ -82,7 +81,7 @@ class Omission(Explainer):
                     left = without(model, batch, gone, ready)[1]
                     drops[:, j] = before - (before if left is None else left)
                 return Explanation.from_scores(drops, batch.codes != ABSENT)
-            for j, (values, weights) in enumerate(stand_ins):
+            for j, (values, weights) in enumerate(replacements):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
                 n, size = len(rows), len(values)
                 edits = (np.full((n, 1), j), np.repeat(np.arange(n), size), np.tile(values, (n, 1)))

@@ -14,9 +14,9 @@ class Random(Explainer):
 
     access = Access.NOTHING
     title = "Random"
-    place = 10
-    control = True
-    effects = False
+    display_order = 10
+    is_control = True
+    scores_are_effects = False
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""

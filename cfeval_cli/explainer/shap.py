@@ -17,6 +17,7 @@ from cfeval_cli.core import (
     ABSENT,
     Access,
     Batch,
+    CircularRelation,
     Codes,
     Dataset,
     Explainer,
@@ -60,8 +61,8 @@ class Shap(Explainer):
     title: str = "SHAP"
 
     access = Access.WHITE_BOX  # for algorithms that read trees or linear weights
-    least = Access.PROBABILITY
-    place = 52
+    min_access = Access.PROBABILITY
+    display_order = 52
 
     def __post_init__(self) -> None:
         check_option("algorithm", self.algorithm, ("auto", "permutation", "kernel", "tree", "linear"))
@@ -71,9 +72,9 @@ class Shap(Explainer):
             check_int("n_samples", self.n_samples, 2)
         check_int("seed", self.seed, 0)
 
-    def estimates(self, dataset: Dataset) -> set[str]:
-        """What it is a sample of, or of a text, with the mask for what is not known, something near it."""
-        return {"shapley"}
+    def circular_with(self, spec: ModelSpec, k: int) -> CircularRelation:
+        """Return the Shapley values, which SHAP estimates; for texts with the mask token as the background."""
+        return CircularRelation(truths={"shapley"})
 
     def check(self, spec: ModelSpec) -> None:
         """Raise an error for an algorithm that does not apply to the model, or if the package is missing."""
@@ -84,11 +85,11 @@ class Shap(Explainer):
         if self._may_read_model(spec):
             check_installed("shap", "shap")
 
-    def asks(self, spec: ModelSpec) -> Access:
+    def choose_access(self, spec: ModelSpec) -> Access:
         """Everything where it looks into the model, else probabilities."""
         return Access.WHITE_BOX if self._may_read_model(spec) else Access.PROBABILITY
 
-    def workload(self, spec: ModelSpec) -> Workload:
+    def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return the number of sets of features times that of background rows; 0 for algorithms that read the model.
 
         It is unknown for algorithm=auto and an estimator, because not every estimator has trees.

@@ -18,7 +18,7 @@ class Aopc(ErasureCurveMetric):
     name = "aopc"
     title = "AOPC"
     better = "higher"
-    place = 33
+    display_order = 33
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return the mean over i of p(ŷ|x) - p(ŷ|x without the first i features)."""
@@ -33,7 +33,7 @@ class AopcSufficiency(ErasureCurveMetric):
     name = "aopc_suff"
     title = "AOPC suff."
     better = "lower"
-    place = 34
+    display_order = 34
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return the mean over i of p(ŷ|x) - p(ŷ|only the first i features)."""

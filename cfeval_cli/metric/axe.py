@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import Access, Bools, Floats, Ints, Metric, MetricInput, ModelSpec, Score
-from cfeval_cli.core.explanation import named
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.memory import keys_of
 from cfeval_cli.core.neighbours import nearest, training_classes
 from cfeval_cli.core.space import Scaled
@@ -29,8 +29,8 @@ class Axe(Metric):
     range = (0.0, 1.0)
     access = Access.LABEL
     block = "features"
-    detail = ""
-    place = 38
+    title_detail = ""
+    display_order = 38
 
     def __post_init__(self) -> None:
         check_int("neighbours", self.neighbours, 1)
@@ -41,7 +41,7 @@ class Axe(Metric):
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield 1 where most votes are for ŷ; of t tied classes each counts 1/t."""
-        is_selected = named(inputs.codes, inputs.features)
+        is_selected = mark_selected(inputs.codes, inputs.features)
         accuracy = inputs.memory.ask(
             repr(self),
             keys_of(is_selected, inputs.ids),

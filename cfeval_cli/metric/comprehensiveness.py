@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cfeval_cli.core import Access, FittedRemoval, MetricInput, Removal, Score
+from cfeval_cli.core import Access, CircularRelation, FittedRemoval, MetricInput, ModelSpec, Removal, Score
 from cfeval_cli.metric.erasure import ErasureMetric, make_mean_score, remove_selected
 
 
@@ -18,12 +18,13 @@ class Comprehensiveness(ErasureMetric):
     better = "higher"
     range = (-1.0, 1.0)
     access = Access.PROBABILITY
-    place = 10
+    display_order = 10
 
-    def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
-        """Return the truths whose top features lose most when they are removed in this way."""
-        return {removal.finds for removal in removals.values() if removal.variant == variant} - {""}
+    def circular_with(self, spec: ModelSpec, k: int, variant: str, removals: Mapping[str, Removal]) -> CircularRelation:
+        """Return the truth that the removal of this variant approximates."""
+        truths = {removal.circular_truth for removal in removals.values() if removal.variant == variant}
+        return CircularRelation(truths=truths - {""})
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return p(ŷ|x) - p(ŷ|x without the selected features) for each instance."""
-        return make_mean_score(fitted, inputs.drops(remove_selected(inputs, fitted).left))
+        return make_mean_score(fitted, inputs.compute_drops(remove_selected(inputs, fitted).left))

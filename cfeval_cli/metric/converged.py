@@ -21,7 +21,7 @@ class Converged(Metric):
     quantity = Quantity.CONVERGED
     range = (0.0, 1.0)
     access = Access.NOTHING
-    place = 98
+    display_order = 98
     needs = "counterfactual"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:

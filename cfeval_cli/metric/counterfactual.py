@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Counterfactuals, Metric, MetricInput, Quantity, Removal, Score
+from cfeval_cli.core import (
+    Access,
+    CircularRelation,
+    Counterfactuals,
+    Metric,
+    MetricInput,
+    ModelSpec,
+    Quantity,
+    Removal,
+    Score,
+)
 
 
 @dataclass(frozen=True)
@@ -19,7 +29,7 @@ class Validity(Metric):
     better = "higher"
     range = (0.0, 1.0)
     access = Access.LABEL
-    place = 40
+    display_order = 40
     needs = "counterfactual"
     quantity = Quantity.FLIPPED
 
@@ -38,7 +48,7 @@ class Proximity(Metric):
     better = "lower"
     range = (0.0, float("inf"))
     access = Access.LABEL
-    place = 50
+    display_order = 50
     needs = "counterfactual"
     quantity = Quantity.DISTANCE
 
@@ -60,9 +70,9 @@ class ProximityOfFlips(Metric):
     better = "lower"
     range = (0.0, float("inf"))
     access = Access.LABEL
-    place = 51
+    display_order = 51
     needs = "counterfactual"
-    empty = "no counterfactual flips"
+    zero_denominator_note = "no counterfactual flips"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield a score for each access level of the search."""
@@ -78,11 +88,11 @@ class C(Metric):
     name = "c"
     title = "C"
     latex = r"$\mathcal{C}$"
-    detail = "{search}, {variant}"
+    title_detail = "{search}, {variant}"
     better = "higher"
     range = (0.0, float("inf"))
     access = Access.LABEL
-    place = 60
+    display_order = 60
     needs = "counterfactual"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
@@ -101,17 +111,17 @@ class ValiditySoft(Metric):
     better = "higher"
     range = (-1.0, 1.0)
     access = Access.PROBABILITY
-    place = 40
+    display_order = 40
     needs = "counterfactual"
 
-    def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
+    def circular_with(self, spec: ModelSpec, k: int, variant: str, removals: Mapping[str, Removal]) -> CircularRelation:
         """Return contrast for k = 1, which is the largest drop that another value of the feature causes."""
-        return {"contrast"} if k == 1 else set()
+        return CircularRelation(truths={"contrast"} if k == 1 else set())
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield a score for each access level at which the search uses probabilities."""
         for level, counterfactuals in _list_probabilistic(inputs):
-            yield Score(_name_variant(level), inputs.drops(counterfactuals.probability), np.ones(len(inputs)))
+            yield Score(_name_variant(level), inputs.compute_drops(counterfactuals.probability), np.ones(len(inputs)))
 
 
 @dataclass(frozen=True)
@@ -121,17 +131,19 @@ class CSoft(Metric):
     name = "c_soft"
     title = "C_soft"
     latex = r"$\mathcal{C}_{\mathrm{soft}}$"
-    detail = "{search}, {variant}"
+    title_detail = "{search}, {variant}"
     better = "higher"
     range = (float("-inf"), float("inf"))
     access = Access.PROBABILITY
-    place = 60
+    display_order = 60
     needs = "counterfactual"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield a score for each access level at which the search uses probabilities."""
         for level, counterfactuals in _list_probabilistic(inputs):
-            yield Score(_name_variant(level), inputs.drops(counterfactuals.probability), counterfactuals.distance)
+            yield Score(
+                _name_variant(level), inputs.compute_drops(counterfactuals.probability), counterfactuals.distance
+            )
 
 
 def _list_probabilistic(inputs: MetricInput) -> Iterator[tuple[Access, Counterfactuals]]:

@@ -20,11 +20,11 @@ class Coverage(Metric):
     role = "fact"
     quantity = Quantity.COMPLETE
     block = "truth"
-    detail = ""
+    title_detail = ""
     range = (0.0, 1.0)
     access = Access.NOTHING
-    place = 99
+    display_order = 99
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield a score over all instances, explained or not."""
-        yield Score("all", inputs.complete.astype(float), np.ones(len(inputs.complete)), everyone=True)
+        yield Score("all", inputs.complete.astype(float), np.ones(len(inputs.complete)), over_all_instances=True)

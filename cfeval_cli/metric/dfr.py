@@ -17,7 +17,7 @@ class Dfr(ErasureMetric):
     better = "higher"
     range = (0.0, 1.0)
     access = Access.LABEL
-    place = 30
+    display_order = 30
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return the share of replacement values with which the label of x without the selected features is not ŷ."""

@@ -32,7 +32,7 @@ class EditsToFlip(Metric):
     access = Access.PROBABILITY
     needs = "order"
     block = "order"
-    place = 36
+    display_order = 36
 
     def __post_init__(self) -> None:
         check_int("longest", self.longest, 1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import ABSENT, AbsentScore, Access, Bools, FittedRemoval, Floats, Ints, Metric, MetricInput, Score
-from cfeval_cli.core.explanation import named
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.memory import keys_of
 from cfeval_cli.core.without import RemovalEffect, outcome
 
@@ -28,16 +28,16 @@ class ErasureMetric(Metric):
     only: Sequence[str] | None = None  # names of removals; None: all removals of the run
 
     block = "erasure"
-    most = Access.GRADIENT  # removal by mean moves embeddings
+    max_access = Access.GRADIENT  # removal by mean moves embeddings
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """Yield a score for each removal, or the reason why there is none."""
         for name, fitted in inputs.removals.items():
             if self.only is not None and name not in self.only:
                 continue
-            if fitted.stand_ins is None:
+            if fitted.replacement is None:
                 yield AbsentScore(fitted.removal.variant, fitted.reason)
-            elif fitted.stand_ins.vectors is not None and inputs.model.access < Access.GRADIENT:
+            elif fitted.replacement.vectors is not None and inputs.model.access < Access.GRADIENT:
                 yield AbsentScore(fitted.removal.variant, "needs access to embeddings (access=gradient)")
             elif self.needs in ("order", "scores") and inputs.explanation is None:
                 yield AbsentScore(fitted.removal.variant, NO_ORDER)
@@ -56,13 +56,13 @@ def make_mean_score(fitted: FittedRemoval, values: Floats) -> Score:
 
 def remove_selected(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
     """Return the effect of removing the selected features of each instance."""
-    is_selected = named(inputs.codes, inputs.features)
+    is_selected = mark_selected(inputs.codes, inputs.features)
     return compute_erasure(inputs, fitted, np.arange(len(inputs)), is_selected)
 
 
 def remove_others(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
     """Return the effect of removing all features of each instance but the selected ones."""
-    is_selected = named(inputs.codes, inputs.features)
+    is_selected = mark_selected(inputs.codes, inputs.features)
     return compute_erasure(inputs, fitted, np.arange(len(inputs)), ~is_selected)
 
 
@@ -71,7 +71,7 @@ def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_r
 
     Metrics and explainers that remove the same features of an instance share one evaluation of the model.
     """
-    replacement = fitted.stand_ins
+    replacement = fitted.replacement
     if replacement is None:
         raise ValueError(fitted.reason)
     is_removed = is_removed & (inputs.codes[rows] != ABSENT)

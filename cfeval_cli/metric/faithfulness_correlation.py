@@ -20,8 +20,8 @@ class FaithfulnessCorrelation(RandomSubsetMetric):
     title = "Faithfulness corr."
     better = "higher"
     range = (-1.0, 1.0)
-    place = 39
-    empty = "scores or drops do not vary between the feature sets"
+    display_order = 39
+    zero_denominator_note = "scores or drops do not vary between the feature sets"
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return Pearson's correlation of each instance whose sums and drops both vary."""

@@ -21,10 +21,10 @@ class Fixed(Metric):
     title = "Fixed"
     better = "none"
     role = "fact"
-    detail = ""
+    title_detail = ""
     range = (0.0, 1.0)
     access = Access.NOTHING
-    place = 97
+    display_order = 97
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield a score over the instances with an explanation, if the data have constraints."""

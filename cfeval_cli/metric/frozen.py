@@ -22,7 +22,7 @@ from cfeval_cli.core import (
     SearchTask,
 )
 from cfeval_cli.core.counterfactual import ConstantMeasure, Search, editable
-from cfeval_cli.core.explanation import named
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.memory import keys_of
 from cfeval_cli.core.single import alone, tried
 from cfeval_cli.errors import check_int
@@ -49,9 +49,9 @@ class Frozen(Metric):
     better = "lower"
     range = (0.0, 1.0)
     access = Access.LABEL
-    most = Access.PROBABILITY
+    max_access = Access.PROBABILITY
     block = "features"
-    place = 37
+    display_order = 37
 
     def __post_init__(self) -> None:
         check_int("max_candidates", self.max_candidates, 1)
@@ -83,7 +83,7 @@ class Frozen(Metric):
     def _search_all_sets(self, inputs: MetricInput, size: int) -> Floats:
         """Return 1 for each instance whose label some set without selected features changes."""
         sets = np.array(list(combinations(range(inputs.dataset.n_features), size)), dtype=np.int64).reshape(-1, size)
-        is_selected = named(inputs.codes, inputs.features)
+        is_selected = mark_selected(inputs.codes, inputs.features)
         about = f"sets of {size} that flip"
         can_flip = (
             inputs.memory.ask(about, inputs.ids, lambda new: self._find_flips(inputs, new, sets).astype(float)) > 0
@@ -110,7 +110,7 @@ class Frozen(Metric):
 
     def _search_growing_set(self, inputs: MetricInput, size: int) -> Floats:
         """Return 1 for each instance whose label changes within `size` steps of a growing set."""
-        is_selected = named(inputs.codes, inputs.features)
+        is_selected = mark_selected(inputs.codes, inputs.features)
         return inputs.memory.ask(
             f"{self!r}, growing to {size}",
             keys_of(is_selected, inputs.ids),

@@ -16,7 +16,7 @@ def _make_score(inputs: MetricInput, truth: str, values: Floats) -> Score:
     rows = np.flatnonzero(~np.isnan(inputs.truth[truth]).any(axis=1))
     if len(rows) == len(values):
         return Score(truth, values, np.ones(len(values)))
-    return Score(truth, values[rows], np.ones(len(rows)), some=rows)
+    return Score(truth, values[rows], np.ones(len(rows)), positions=rows)
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Recall(Metric):
     better = "higher"
     role = "truth"
     block = "truth"
-    detail = "{metric}, {variant}"
+    title_detail = "{metric}, {variant}"
     range = (0.0, 1.0)
     access = Access.WHITE_BOX
-    place = 90
+    display_order = 90
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each truth."""
@@ -48,10 +48,10 @@ class Hit(Metric):
     better = "higher"
     role = "truth"
     block = "truth"
-    detail = "{metric}, {variant}"
+    title_detail = "{metric}, {variant}"
     range = (0.0, 1.0)
     access = Access.WHITE_BOX
-    place = 91
+    display_order = 91
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each truth."""

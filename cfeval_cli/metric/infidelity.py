@@ -19,7 +19,7 @@ class Infidelity(RandomSubsetMetric):
     title = "Infidelity"
     better = "lower"
     range = (0.0, 1.0)
-    place = 40
+    display_order = 40
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return the mean of (β Σ scores - drop)² for each instance, with β by least squares; 0 if all sums are 0."""

@@ -40,8 +40,8 @@ class Naopc(ErasureCurveMetric):
     title = "NAOPC"
     better = "higher"
     range = (float("-inf"), float("inf"))
-    place = 35
-    empty = "all orders have the same AOPC"
+    display_order = 35
+    zero_denominator_note = "all orders have the same AOPC"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +52,7 @@ class Naopc(ErasureCurveMetric):
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return the scores of all instances, or of a sample if worst and best are too expensive for all."""
-        replacement = fitted.stand_ins
+        replacement = fitted.replacement
         if replacement is None:
             raise ValueError(fitted.reason)
         is_linear = inputs.model.has_linear_logit and (replacement.value is not None or replacement.vectors is not None)
@@ -94,7 +94,7 @@ class Naopc(ErasureCurveMetric):
         if is_linear or lattice is not None:
             remark = f"{remark} (incomplete orders)" if counts["above"] else ""
         return Score(
-            fitted.removal.variant, values, differs.astype(np.float64), some=rows, method=method, remark=remark,
+            fitted.removal.variant, values, differs.astype(np.float64), positions=rows, method=method, remark=remark,
             counts=counts,
         )  # fmt: skip
 
@@ -137,7 +137,7 @@ class Naopc(ErasureCurveMetric):
 
     def _fit_coarse_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> FittedRemoval:
         """Return the same removal with fewer draws, if it draws."""
-        coarse = fitted.removal.coarser(self.draws)
+        coarse = fitted.removal.with_max_draws(self.draws)
         if coarse == fitted.removal:
             return fitted
         return inputs.memory.once(repr(coarse), lambda: FittedRemoval(coarse, coarse.fit(inputs.dataset, inputs.model)))
@@ -188,7 +188,7 @@ class Naopc(ErasureCurveMetric):
 
         The share is that of all instances of the run, also for the fewer instances of a second explanation.
         """
-        replacement, total = fitted.stand_ins, inputs.total or len(inputs.complete)
+        replacement, total = fitted.replacement, inputs.total or len(inputs.complete)
         if replacement is None:
             raise ValueError(fitted.reason)
 

@@ -24,10 +24,10 @@ class Plausible(Metric):
     better = "higher"
     range = (0.0, 1.0)
     access = Access.LABEL
-    place = 55
+    display_order = 55
     needs = "counterfactual"
-    measures = False
-    empty = "no counterfactual flips"
+    uses_distances = False
+    zero_denominator_note = "no counterfactual flips"
 
     def __post_init__(self) -> None:
         check_int("neighbours", self.neighbours, 1)

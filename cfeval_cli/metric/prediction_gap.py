@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import Access, Bools, FittedRemoval, Metric, MetricInput, Removal, Score
-from cfeval_cli.core.explanation import named
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.metric.erasure import compute_erasure
 
 
@@ -28,7 +28,7 @@ class PredictionGap(Metric):
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield the mean gap of each instance."""
-        is_replaced = self.select_replaced(named(inputs.codes, inputs.features))
+        is_replaced = self.select_replaced(mark_selected(inputs.codes, inputs.features))
         effect = compute_erasure(inputs, self._fit_removal(inputs), np.arange(len(inputs)), is_replaced)
         if effect.apart is None:
             raise ValueError("a prediction gap needs probabilities")
@@ -41,7 +41,7 @@ class PredictionGap(Metric):
     def _fit_removal(self, inputs: MetricInput) -> FittedRemoval:
         """Return the equal removal of the run, if it has one, so that both share model evaluations."""
         for fitted in inputs.removals.values():
-            if fitted.removal == self.removal and fitted.stand_ins is not None:
+            if fitted.removal == self.removal and fitted.replacement is not None:
                 return fitted
         return inputs.memory.once(
             repr(self.removal),
@@ -56,7 +56,7 @@ class Pgi(PredictionGap):
     name = "pgi"
     title = "PGI"
     better = "higher"
-    place = 31
+    display_order = 31
 
     def select_replaced(self, is_selected: Bools) -> Bools:
         """Return the selected features."""
@@ -70,7 +70,7 @@ class Pgu(PredictionGap):
     name = "pgu"
     title = "PGU"
     better = "lower"
-    place = 32
+    display_order = 32
 
     def select_replaced(self, is_selected: Bools) -> Bools:
         """Return all features but the selected ones."""

@@ -18,10 +18,10 @@ class FeatureCountMetric(Metric):
     better = "lower"
     range = (0.0, float("inf"))
     access = Access.LABEL
-    most = Access.GRADIENT
+    max_access = Access.GRADIENT
     needs = "counterfactual"
-    measures = False
-    empty = "no counterfactual flips"
+    uses_distances = False
+    zero_denominator_note = "no counterfactual flips"
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """Yield a score for each access level of the search."""
@@ -43,7 +43,7 @@ class Sparsity(FeatureCountMetric):
 
     name = "sparsity"
     title = "Sparsity"
-    place = 53
+    display_order = 53
 
     def count_features(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> Floats:
         """Return the number of changed features."""
@@ -57,7 +57,7 @@ class Redundant(FeatureCountMetric):
 
     name = "redundant"
     title = "Redundant"
-    place = 54
+    display_order = 54
 
     def count_features(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> Floats:
         """Return the number of changed features that can be reset alone without losing the flip."""

@@ -17,8 +17,8 @@ class Sufficiency(ErasureMetric):
     better = "lower"
     range = (-1.0, 1.0)
     access = Access.PROBABILITY
-    place = 20
+    display_order = 20
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return p(ŷ|x) - p(ŷ|only the selected features) for each instance."""
-        return make_mean_score(fitted, inputs.drops(remove_others(inputs, fitted).left))
+        return make_mean_score(fitted, inputs.compute_drops(remove_others(inputs, fitted).left))

@@ -212,7 +212,7 @@ def _sample(context: RunContext, exact: int) -> Ints:
     able = np.flatnonzero(present >= plan.settings.k)
     sets = max(1, perm(int(present.max(initial=1)), exact))
     most = min(plan.settings.bounds, max(1, _MOST // sets))
-    if any(way.stand_ins is not None and way.stand_ins.value is None for way in context.removals.values()):
+    if any(way.replacement is not None and way.replacement.value is None for way in context.removals.values()):
         rows = _ROWS if context.spec.supports(SupportsEdits) else _ROWS // 8
         most = min(most, max(1, rows // (sets * _DRAWN)))
     if plan.settings.k > exact:
@@ -247,10 +247,10 @@ def _kept(pool: Pool, size: int) -> tuple[Ints, Ints]:
 
 def _everywhere(score: Score, size: int) -> tuple[Floats, Floats]:
     """Numerator and denominator of all sets: NaN where there is no score, as with a truth that is not known."""
-    if score.some is None:
+    if score.positions is None:
         return score.numerator, score.denominator
     numerator, denominator = np.full((2, size), np.nan)
-    numerator[score.some], denominator[score.some] = score.numerator, score.denominator
+    numerator[score.positions], denominator[score.positions] = score.numerator, score.denominator
     return numerator, denominator
 
 

@@ -1,32 +1,31 @@
-"""What is so by construction, and tells nothing: as the explainers, metrics and truths say of themselves."""
+"""Circular pairs: explainers and metrics that are optimal by construction, as the components declare it."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from cfeval_cli.core import Bools, Dataset
+from cfeval_cli.core import Bools, ModelSpec
 from cfeval_cli.settings.plan import Plan
 
 
-def mark_circular_rows(plan: Plan, dataset: Dataset, order: pd.DataFrame) -> Bools:
-    """For each row of a summary (metric, variant, explainer) whether its explainer is made for the metric, or truth."""
-    estimated = {name: explainer.estimates(dataset) for name, explainer in plan.explainers.items()}
-    made_for = {name: explainer.maximises(dataset) for name, explainer in plan.explainers.items()}
-    told = [
-        variant in estimated[explainer]
+def mark_circular_rows(plan: Plan, spec: ModelSpec, summary: pd.DataFrame) -> Bools:
+    """Return for each row of a summary whether its explainer is circular with its metric or truth."""
+    relations = {name: explainer.circular_with(spec, plan.settings.k) for name, explainer in plan.explainers.items()}
+    columns = (summary[name] for name in ("metric", "variant", "explainer", "role"))
+    is_circular = [
+        variant in relations[explainer].truths
         if role == "truth"
-        else bool({(metric, variant), (metric, "")} & made_for[explainer])
-        for metric, variant, explainer, role in zip(
-            order["metric"], order["variant"], order["explainer"], order["role"], strict=True
-        )
+        else relations[explainer].includes_metric(metric, variant)
+        for metric, variant, explainer, role in zip(*columns, strict=True)
     ]
-    return pd.array(told, dtype=bool).to_numpy()
+    return pd.array(is_circular, dtype=bool).to_numpy()
 
 
-def find_circular_truths(plan: Plan, order: pd.DataFrame) -> set[tuple[str, str, str]]:
-    """Metrics and variants with the truths that they are best at by construction."""
-    found = set()
-    for metric, variant in dict.fromkeys(zip(order["metric"], order["variant"], strict=True)):
-        best_at = plan.metrics[metric].rewards(variant, plan.settings.k, plan.removals)
-        found |= {(metric, variant, name) for name in plan.truths if name in best_at}
-    return found
+def find_circular_truths(plan: Plan, spec: ModelSpec, summary: pd.DataFrame) -> set[tuple[str, str, str]]:
+    """Return the metrics and variants of a summary, each with a truth that it is circular with."""
+    return {
+        (metric, variant, truth)
+        for metric, variant in dict.fromkeys(zip(summary["metric"], summary["variant"], strict=True))
+        for truth in plan.metrics[metric].circular_with(spec, plan.settings.k, variant, plan.removals).truths
+        if truth in plan.truths
+    }

@@ -9,6 +9,7 @@ import pandas as pd
 
 from cfeval_cli.core import ExplainerResult
 from cfeval_cli.pipeline.circularity import find_circular_truths
+from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.robustness import Robustness
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
@@ -29,7 +30,7 @@ def create_bootstrap(plan: Plan, scores: Scores, summary: pd.DataFrame) -> Boots
 
 
 def draw_conclusions(
-    plan: Plan,
+    context: RunContext,
     scores: Scores,
     summary: pd.DataFrame,
     explanations: Mapping[str, ExplainerResult],
@@ -37,8 +38,8 @@ def draw_conclusions(
     bootstrap: Bootstrap,
 ) -> Findings:
     """Return the tables that follow from the scores: values with intervals, correlations, differences, robustness."""
-    settings = plan.settings
-    circular = CircularRelations(find_circular_truths(plan, summary), drop=settings.circular == "drop")
+    plan, settings = context.plan, context.plan.settings
+    circular = CircularRelations(find_circular_truths(plan, context.spec, summary), drop=settings.circular == "drop")
     findings = compute_findings(
         scores, summary, bootstrap, plan.graded_truth, robustness.bounds, robustness.reparametrised, circular,
         common=settings.support == "common",

@@ -58,7 +58,7 @@ class RunContext:
         """Return the importance (N, M) of each feature of each instance under one definition of the truth."""
         truth = self.plan.truths[name]
         client = Ledger().open_client(self.model, truth.access, f"truth.{name}", padded=self.dataset.padded)
-        return truth.known(self.dataset, client, self.rows)
+        return truth.compute_masked_importance(self.dataset, client, self.rows)
 
 
 def create_context(

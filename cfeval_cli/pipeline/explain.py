@@ -29,7 +29,7 @@ def explain_instances(
     plan = context.plan
     explainer = plan.explainers[name]
     source = explainer.samples_of or ""
-    if source in others and (derive := explainer.follows(plan.explainers[source])) is not None:
+    if source in others and (derive := explainer.derive_from(plan.explainers[source])) is not None:
         advance(len(context.rows))
         result = others[source]  # with the cost of the source: computed by itself, it would be the same
         derived = derive(result.explanation)
@@ -47,7 +47,7 @@ def create_explanation_job(context: RunContext, name: str, seed: int) -> Explana
     return ExplanationJob(
         name=name,
         explainer=explainer,
-        access=explainer.asks(context.spec),
+        access=explainer.choose_access(context.spec),
         dataset=context.dataset,
         model=context.model,
         explainer_hash=explainer_hash,

@@ -96,7 +96,7 @@ class ExplanationJob:
 
         This pays off unless the model is very fast. A time limit needs each instance to be explained by itself.
         """
-        return self.explainer.side_by_side and self.timeout is None and not isinstance(self.model, BinaryModel)
+        return self.explainer.supports_concurrency and self.timeout is None and not isinstance(self.model, BinaryModel)
 
     @cached_property
     def evaluation(self) -> BatchedEvaluation:

@@ -31,7 +31,7 @@ from cfeval_cli.core import (
     Score,
     SearchTask,
 )
-from cfeval_cli.core.explanation import named
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.without import without
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.context import RunContext, fit_removal
@@ -104,7 +104,7 @@ def _compared(context: RunContext, chosen: Mapping[str, Ints]) -> Ints:
     covers = [
         (features != NO_FEATURE).any(axis=1)
         for name, features in chosen.items()
-        if np.isnan(context.plan.explainers[name].rung) and (features != NO_FEATURE).any()
+        if np.isnan(context.plan.explainers[name].quality_level) and (features != NO_FEATURE).any()
     ]
     common = np.logical_and.reduce(covers) if covers else np.ones(len(context.instances), dtype=bool)
     return np.flatnonzero(
@@ -231,7 +231,7 @@ class _Trial:
             ordered = self._ordered if plan.metrics[name].needs in ("order", "scores") else np.ones_like(self._ordered)
             for score in evaluate_metric(made, case, plan.metrics[name], f"metric.{name}"):
                 if isinstance(score, Score):
-                    some = np.arange(len(self.owner)) if score.some is None else score.some
+                    some = np.arange(len(self.owner)) if score.positions is None else score.positions
                     above, below = (
                         np.bincount(self.owner[some], of * ordered[some], len(self.names)).astype(float)
                         for of in (score.numerator, score.denominator)
@@ -241,7 +241,7 @@ class _Trial:
     @cached_property
     def _ordered(self) -> Bools:
         """Which explanations (m,) are of explainers that put features in an order."""
-        gives = [self.context.plan.explainers[name].gives == "scores" for name in self.names]
+        gives = [self.context.plan.explainers[name].output == "scores" for name in self.names]
         return np.array(gives, dtype=bool)[self.owner]
 
     def _edited(self, context: RunContext, level: Access, measure: FittedDistance) -> Counterfactuals:
@@ -304,7 +304,7 @@ class _Trial:
         searched = any(level in self._searched for level in parts.levels)
         keys = {
             plan.metrics[key].name: key for key in parts.metrics
-            if (given and (plan.metrics[key].measures or searched)) or plan.metrics[key].name in deep
+            if (given and (plan.metrics[key].uses_distances or searched)) or plan.metrics[key].name in deep
         }  # fmt: skip
         said = {
             row: values for row, values in said.items() if row[0] in keys and (row not in alone or row[0] in deep)
@@ -335,13 +335,13 @@ class _Trial:
         ledger = Ledger(watching=True)
         watched = replace(self.context, ledger=ledger)
         few = self.rows.take(slice(0, _PROBE))
-        gone = named(few.codes, self.features[:_PROBE])
+        gone = mark_selected(few.codes, self.features[:_PROBE])
         for name in plan.removals:
             way = fit_removal(plan, dataset, model, name, ledger)
-            if way.stand_ins is not None:
-                without(watched.open_client(Access.GRADIENT, f"removal.{name}"), few, gone, way.stand_ins)
+            if way.replacement is not None:
+                without(watched.open_client(Access.GRADIENT, f"removal.{name}"), few, gone, way.replacement)
         for name, truth in plan.truths.items():
-            truth.known(dataset, watched.open_client(truth.access, f"truth.{name}"), few)
+            truth.compute_masked_importance(dataset, watched.open_client(truth.access, f"truth.{name}"), few)
         for level, measure in self.context.distances.items():
             plan.search.find(self._task(watched, level, measure, slice(0, _PROBE)))
         return ledger

@@ -89,7 +89,7 @@ def sample_instances(context: RunContext) -> tuple[RunContext, Ints]:
     n_repeated = min(MAX_REPEATED_INSTANCES, size // 4) if requested == "auto" else requested
     rows = np.sort(make_stream(plan.settings.seed, "noise").choice(size, min(n_repeated, size), replace=False))
     # How much the graded control explainers vary is known in advance.
-    explainers = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.rung)}
+    explainers = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.quality_level)}
     sample = replace(
         context,
         plan=replace(plan, explainers=explainers),

@@ -101,7 +101,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         folder.save_repetition(repetition.instances, repeated.explanations, repeated.selected, repeated.edits)
     with progress.stage("conclude"):
         bootstrap = create_bootstrap(plan, scores, summary)
-        findings = draw_conclusions(plan, scores, summary, explanations, robustness, bootstrap)
+        findings = draw_conclusions(context, scores, summary, explanations, robustness, bootstrap)
     with progress.stage("check", len(jobs)) as advance:
         check_unchanged(context, jobs, explanations, advance)
     folder.save_scores(scores, findings, bootstrap.resamples, context.ledger, progress.seconds)

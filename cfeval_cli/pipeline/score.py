@@ -74,7 +74,7 @@ def compute_scores(
         if (key, "numerator") in values
     }  # fmt: skip
     scores = Scores(series, context.instances.ids, context.scratch)
-    summary["circular"] = mark_circular_rows(plan, context.dataset, summary)
+    summary["circular"] = mark_circular_rows(plan, context.spec, summary)
     return scores.with_common(find_common_instances(scores, summary)), summary
 
 
@@ -116,7 +116,7 @@ def _create_slab_input(
         (explanation.top_k(plan.settings.k) != NO_FEATURE).all(axis=1),
         {level: counterfactuals.take(span) for level, counterfactuals in edits.items()},
         {definition: importance[slab][rows] for definition, importance in truth.items()},
-        explanation.take(rows) if plan.explainers[name].gives == "scores" else None,
+        explanation.take(rows) if plan.explainers[name].output == "scores" else None,
         context.answer_cache,
     )
     return replace(inputs, total=len(context.instances))
@@ -154,12 +154,12 @@ class _ScoreBuilder:
         self.remark = max(self.remark, score.remark, key=len)
         self.counts.update(score.counts)
         no_positions = selection.positions[:0]
-        if score.everyone:
+        if score.over_all_instances:
             self.support.append(("all", no_positions))
-        elif score.some is None:
+        elif score.positions is None:
             self.support.append(("explained", no_positions))
         else:
-            self.support.append(("listed", selection.positions[selection.within(slab)][score.some]))
+            self.support.append(("listed", selection.positions[selection.within(slab)][score.positions]))
 
     def get_positions(self, all_positions: Ints, selection: _Selection) -> Ints:
         """Return the positions of the instances with scores."""
@@ -179,10 +179,10 @@ class _ScoreBuilder:
         metric, explainer = self.metric, self.explainer
         low, high = metric.range
         return {
-            "metric": metric.name, "variant": key[0][1], "explainer": key[1], "rung": explainer.rung,
-            "control": explainer.control, "better": metric.better, "role": metric.role,
+            "metric": metric.name, "variant": key[0][1], "explainer": key[1], "rung": explainer.quality_level,
+            "control": explainer.is_control, "better": metric.better, "role": metric.role,
             "quantity": metric.quantity, "access": metric.access.name.lower(), "low": low, "high": high,
-            "empty": metric.empty,
+            "empty": metric.zero_denominator_note,
             "note": self.reason, "method": with_counts(self.method, self.counts),
             "remark": with_counts(self.remark, self.counts),
         }  # fmt: skip
@@ -250,7 +250,7 @@ def _get_metric_access(context: RunContext, metric: Metric) -> Access:
     """Return the access that a metric needs, or as much of what it can use as the model and the settings allow."""
     if metric.role != "judged":
         return Access.NOTHING
-    usable = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
+    usable = [level for level in Access if metric.access < level <= (metric.max_access or metric.access)]
     permitted = [level for level in usable if level <= context.plan.access]
     available = [level for level in permitted if context.spec.missing_access_reason(level) is None]
     return max([metric.access, *available])

@@ -28,7 +28,7 @@ def find_reversed_signs(context: RunContext, name: str, result: ExplainerResult)
     evaluations are not part of any component's cost.
     """
     explainer = context.plan.explainers[name]
-    if explainer.portable or not explainer.effects or not isinstance(context.model, Probabilistic):
+    if explainer.portable or not explainer.scores_are_effects or not isinstance(context.model, Probabilistic):
         return None
     rows = _sample_rows(context, name, result)
     if not len(rows):

@@ -9,7 +9,7 @@ from cfeval_cli.pipeline.progress import TimeEstimate
 
 def estimate_explainer(context: RunContext, name: str, seconds_per_row: float) -> TimeEstimate:
     """Return the estimate for one explainer, whose items are instances."""
-    workload = context.plan.explainers[name].workload(context.spec)
+    workload = context.plan.explainers[name].estimate_workload(context.spec)
     settings = [f"explainer.{name}.{key}" for key in workload.settings]
     seconds = None if workload.evaluations is None else workload.evaluations * seconds_per_row
     return TimeEstimate(" or ".join([*settings, "n_explain"]), seconds)
@@ -18,7 +18,7 @@ def estimate_explainer(context: RunContext, name: str, seconds_per_row: float) -
 def estimate_search(context: RunContext, features: Ints, seconds_per_row: float) -> TimeEstimate:
     """Return the estimate for the search, whose items are instances at each level of access."""
     search = context.plan.search
-    workload = search.workload(context.dataset, features)
+    workload = search.estimate_workload(context.dataset, features)
     # Such models evaluate edits in a fraction of the time that whole rows take.
     is_fast = isinstance(context.model, HasAnalyticGradient if search.moves else SupportsEdits)
     seconds = None if workload.evaluations is None or is_fast else workload.evaluations * seconds_per_row

@@ -61,14 +61,14 @@ def select_instances(context: RunContext, truth: Truth) -> Ints:
     limit = min(
         size,
         size if settings.reference is None else settings.reference,
-        settings.budget // max(1, truth.cost(context.spec)),
+        settings.budget // max(1, truth.count_evaluations(context.spec)),
     )
     return np.sort(make_stream(settings.seed, "reference").permutation(size)[: max(1, limit)])
 
 
 def _compute_truth(context: RunContext, name: str, truth: Truth) -> TruthEstimate:
     """Return the importance under one definition; NaN for instances that are not among the selected ones."""
-    evaluates_model, rows, truth_hash = truth.asks(context.spec), context.rows, of_component(truth)
+    evaluates_model, rows, truth_hash = truth.evaluates_model(context.spec), context.rows, of_component(truth)
     positions = select_instances(context, truth) if evaluates_model else np.arange(len(rows))
     if evaluates_model:
         _log_time_estimate(context, name, truth, len(positions))
@@ -102,7 +102,7 @@ def _spread(values: Floats, positions: Ints, size: int) -> Floats:
 def _log_time_estimate(context: RunContext, name: str, truth: Truth, n_instances: int) -> None:
     """Log how long a truth may take, measured on a few rows; a warning if it is more than a minute."""
     settings = context.plan.settings
-    n_rows = n_instances * truth.cost(context.spec)
+    n_rows = n_instances * truth.count_evaluations(context.spec)
     codes = context.dataset.train.codes[:_TIMED_ROWS]
     started = time.perf_counter()
     evaluate_model(context.model, context.dataset, codes)
@@ -118,7 +118,7 @@ def _log_time_estimate(context: RunContext, name: str, truth: Truth, n_instances
 def _compute_chunk(job: TruthJob, positions: Ints) -> list[UnitResult]:
     """Compute the truth for a chunk of instances, which is one unit; its evaluations belong to no component's cost."""
     client = Ledger().open_client(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
-    estimate = job.truth.found(job.dataset, client, job.rows.take(positions))
+    estimate = job.truth.estimate(job.dataset, client, job.rows.take(positions))
     arrays = {
         "importance": estimate.importance,
         "error": np.zeros(len(positions)) if estimate.error is None else estimate.error,

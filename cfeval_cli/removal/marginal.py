@@ -23,10 +23,10 @@ class Marginal(Removal):
     seed: int = 0
 
     name = "marginal"
-    place = 30
+    display_order = 30
     variant = "marginal"
     title = "marginal"
-    finds = "shapley"
+    circular_truth = "shapley"
     cost_settings = ("draws",)
 
     def __post_init__(self) -> None:
@@ -41,13 +41,13 @@ class Marginal(Removal):
         """Remember what stands in for which features: many explanations name the same."""
         return _Drawn(dataset, self.draws, self.seed)
 
-    def replacements(self, dataset: Dataset, size: int) -> float:
+    def count_replacements(self, dataset: Dataset, size: int) -> float:
         """Return the number of draws, or of the values in the training rows if that is smaller."""
         if size > 1:
             return self.draws if dataset.padded else min(self.draws, len(dataset.train))
         return float(np.mean([min(self.draws, np.count_nonzero(frequency)) for frequency in dataset.frequencies]))
 
-    def coarser(self, draws: int) -> Marginal:
+    def with_max_draws(self, draws: int) -> Marginal:
         """With fewer draws."""
         return replace(self, draws=min(draws, self.draws))
 

@@ -13,7 +13,7 @@ class Mask(Removal):
     """The token that stands for unknown words takes the word's place; tables have none."""
 
     name = "mask"
-    place = 20
+    display_order = 20
     variant = "mask"
     title = "mask"
 

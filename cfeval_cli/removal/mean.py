@@ -25,10 +25,10 @@ class Mean(Removal):
     """As deletion, but to the middle of the training set: a constant that is moved into zero moves along."""
 
     name = "mean"
-    place = 25
+    display_order = 25
     variant = "mean"
     title = "mean"
-    finds = "shapley"
+    circular_truth = "shapley"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """An embedding that is no value's can be put only before a model that takes embeddings."""

@@ -13,11 +13,11 @@ class Zero(Removal):
     """The paper's deletion. What zero means is up to the training: a constant may be moved into it or out of it."""
 
     name = "zero"
-    place = 10
+    display_order = 10
     variant = "del"
     title = "del."
     arbitrary = True
-    finds = "signed"
+    circular_truth = "signed"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """A model without embeddings has no zero."""

@@ -67,8 +67,8 @@ def build_plan_entries(plan: Plan, dataset: Dataset, inputs: str | None) -> dict
         "reference": dict(dataset.reference),
         "explainers": _make_explainer_titles(plan.explainers),
         "explainer_settings": {name: _get_plain_settings(explainer) for name, explainer in plan.explainers.items()},
-        "effects": {name: explainer.effects for name, explainer in plan.explainers.items()},
-        "ordered": {name: explainer.gives == "scores" for name, explainer in plan.explainers.items()},
+        "effects": {name: explainer.scores_are_effects for name, explainer in plan.explainers.items()},
+        "ordered": {name: explainer.output == "scores" for name, explainer in plan.explainers.items()},
         "search": plan.search.title,
         "explainers_absent": dict(plan.absent.explainers),
         "metrics_absent": dict(plan.absent.metrics),
@@ -98,9 +98,9 @@ def build_plan_entries(plan: Plan, dataset: Dataset, inputs: str | None) -> dict
         "levels": [level.name.lower() for level in plan.levels],
         "metrics": {
             metric.name: {
-                "title": metric.title, "latex": metric.latex, "better": metric.better, "place": metric.place,
-                "role": metric.role, "quantity": metric.quantity, "block": metric.block, "detail": metric.detail,
-                "settings": _get_plain_settings(metric),
+                "title": metric.title, "latex": metric.latex, "better": metric.better,
+                "display_order": metric.display_order, "role": metric.role, "quantity": metric.quantity,
+                "block": metric.block, "detail": metric.title_detail, "settings": _get_plain_settings(metric),
             }
             for metric in plan.metrics.values()
         },

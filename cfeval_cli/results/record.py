@@ -103,7 +103,7 @@ class MetricEntry(Entry):
     title: str
     latex: str | None = None
     better: Better
-    place: Annotated[int, Field(gt=-_MAX, lt=_MAX)] = 0
+    display_order: Annotated[int, Field(gt=-_MAX, lt=_MAX)] = 0
     role: Literal["judged", "truth", "fact"]
     quantity: str | None = None
     block: str

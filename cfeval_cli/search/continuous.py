@@ -63,7 +63,7 @@ class Continuous(Search):
         """The name of the search in captions."""
         return f"continuous search (α: {self.alpha:g}, {self.optimizer}, {self.restarts} starts)"
 
-    def workload(self, dataset: Dataset, features: Ints) -> Workload:
+    def estimate_workload(self, dataset: Dataset, features: Ints) -> Workload:
         """Return the largest number of steps of all starts; starts that converge take fewer."""
         return Workload(self.restarts * self.steps, ("search.restarts", "search.steps"))
 

@@ -92,7 +92,7 @@ class Discrete(Search):
                 f"per instance, {factors}. Raise it to {needed}, lower k, or, for text, lower dataset.search_words."
             )
 
-    def workload(self, dataset: Dataset, features: Ints) -> Workload:
+    def estimate_workload(self, dataset: Dataset, features: Ints) -> Workload:
         """Return the mean number of combinations."""
         k = features.shape[1]
         sizes = np.array(

@@ -50,7 +50,7 @@ class Exact(Search):
         accepted = "discrete" if spec.missing_access_reason(Access.GRADIENT) else "continuous or search=discrete"
         return f"{reason}. Use search={accepted}" if reason else None
 
-    def workload(self, dataset: Dataset, features: Ints) -> Workload:
+    def estimate_workload(self, dataset: Dataset, features: Ints) -> Workload:
         """Return one evaluation."""
         return Workload(1)
 

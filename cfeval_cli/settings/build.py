@@ -123,7 +123,7 @@ def _several(cfg: DictConfig, group: str, kind: type[_T], given: Mapping[str, ob
 
 def _place(component: object) -> int:
     """Where it stands in the tables; what has no place keeps the order of its name."""
-    return component.place if isinstance(component, Explainer | Metric | Removal) else 0
+    return component.display_order if isinstance(component, Explainer | Metric | Removal) else 0
 
 
 def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
@@ -131,7 +131,7 @@ def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
     made: dict[str, Explainer] = {}
     for key, explainer in explainers.items():
         try:
-            members = explainer.members(key)
+            members = explainer.expand(key)
         except ValueError as error:
             raise UserError(f"explainer.{key}: {error}.") from error
         if twice := [name for name in members if name in made]:
@@ -139,8 +139,8 @@ def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
                 f"explainer.{key}: {twice[0]} is the name of another explainer too. Rename one, or leave it out."
             )
         made |= members
-    best_first = {name: -one.rung if one.rung >= 0 else 0.0 for name, one in made.items()}
-    return dict(sorted(made.items(), key=lambda item: (item[1].place, best_first[item[0]], item[0])))
+    best_first = {name: -one.quality_level if one.quality_level >= 0 else 0.0 for name, one in made.items()}
+    return dict(sorted(made.items(), key=lambda item: (item[1].display_order, best_first[item[0]], item[0])))
 
 
 _OF_ALL = {("truth", "budget")}  # settings of a whole group, which are no components

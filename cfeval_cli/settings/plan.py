@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -59,7 +60,8 @@ class Plan:
     @property
     def graded_truth(self) -> str:
         """The truth that the graded control explainers are made from."""
-        return next((e.truth_name for e in self.explainers.values() if e.rung == e.rung and e.truth_name), "")
+        graded = (explainer for explainer in self.explainers.values() if not math.isnan(explainer.quality_level))
+        return next((explainer.truth_name for explainer in graded if explainer.truth_name), "")
 
     @property
     def components(self) -> dict[str, Any]:
@@ -124,8 +126,8 @@ class Plan:
 
     def _too_dear(self, spec: ModelSpec, out: Mapping[str, str]) -> dict[str, str]:
         """The truths that take more model rows for one instance than they may take in all."""
-        asked = {name: one for name, one in self.truths.items() if name not in out and one.asks(spec)}
-        rows = {name: one.cost(spec) for name, one in asked.items()}
+        asked = {name: one for name, one in self.truths.items() if name not in out and one.evaluates_model(spec)}
+        rows = {name: one.count_evaluations(spec) for name, one in asked.items()}
         return {
             name: f"may take {many:,} model rows for one instance, more than truth.budget={self.settings.budget} in all"
             for name, many in rows.items()

@@ -6,7 +6,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Batch, Explainer, Explanation, Ints, NotExplained, Workload
+from cfeval_cli.core import (
+    ABSENT,
+    NO_FEATURE,
+    Access,
+    Batch,
+    CircularRelation,
+    Explainer,
+    Explanation,
+    Ints,
+    NotExplained,
+    Workload,
+)
 from cfeval_cli.errors import UserError
 from cfeval_cli.testing.problems import Problem
 from cfeval_cli.testing.require import (
@@ -30,10 +41,10 @@ def check_explainer(explainer: Explainer, problems: Sequence[Problem] | None = N
     name = type(explainer).__name__
     require(isinstance(explainer, Explainer), f"{name} must derive from cfeval_cli.core.Explainer.")
     require_declared(explainer, "access")
-    members = explainer.members("checked")
-    require(members, f"{name}.members() must have at least one explainer.")
+    members = explainer.expand("checked")
+    require(members, f"{name}.expand() must have at least one explainer.")
     for key, member in members.items():
-        require_text(key, f"{name}.members(): a name")
+        require_text(key, f"{name}.expand(): a name")
         _check_declarations(member)
         applicable = [problem for problem in list_applicable(member, problems) if _accepts(member, problem)]
         require(applicable, f"{name}.check() refuses every problem that not_applicable_reason() accepts.")
@@ -44,10 +55,12 @@ def check_explainer(explainer: Explainer, problems: Sequence[Problem] | None = N
 def _check_declarations(explainer: Explainer) -> None:
     name = type(explainer).__name__
     require(isinstance(explainer.access, int) and explainer.access in list(Access), f"{name}.access must be an Access.")
-    least = explainer.least
-    require(least is None or least <= explainer.access, f"{name}.least must not exceed {name}.access.")
-    require(explainer.gives in ("set", "scores"), f"{name}.gives must be 'set' or 'scores', not {explainer.gives!r}.")
-    require(isinstance(explainer.place, int | float), f"{name}.place must be a number.")
+    least = explainer.min_access
+    require(least is None or least <= explainer.access, f"{name}.min_access must not exceed {name}.access.")
+    require(
+        explainer.output in ("set", "scores"), f"{name}.output must be 'set' or 'scores', not {explainer.output!r}."
+    )
+    require(isinstance(explainer.display_order, int | float), f"{name}.display_order must be a number.")
     if explainer.title is not None:
         require_text(explainer.title, f"{name}.title")
 
@@ -64,12 +77,12 @@ def _accepts(explainer: Explainer, problem: Problem) -> bool:
 
 def _check_on(explainer: Explainer, problem: Problem, tolerance: float) -> None:
     name = f"{type(explainer).__name__} on {problem.name}"
-    access, dataset = explainer.asks(problem.spec), problem.dataset
-    require(access in list(Access), f"{name}: asks() must return an Access, not {access!r}.")
-    workload = explainer.workload(problem.spec)
-    require(isinstance(workload, Workload), f"{name}: workload() must return a Workload, not {workload!r}.")
-    for names in (explainer.estimates(dataset), {metric for metric, _ in explainer.maximises(dataset)}):
-        require(all(isinstance(one, str) for one in names), f"{name}: estimates() and maximises() must have names.")
+    access, dataset = explainer.choose_access(problem.spec), problem.dataset
+    require(access in list(Access), f"{name}: choose_access() must return an Access, not {access!r}.")
+    workload = explainer.estimate_workload(problem.spec)
+    require(isinstance(workload, Workload), f"{name}: estimate_workload() must return a Workload, not {workload!r}.")
+    relation = explainer.circular_with(problem.spec, 1)
+    require(isinstance(relation, CircularRelation), f"{name}: circular_with() must return a CircularRelation.")
     order = np.arange(len(problem.rows))
     with access_enforced(name), generator_untouched(name):
         whole = _explain(explainer.fit(dataset, problem.make_client(access)), problem, order, name)
@@ -119,7 +132,7 @@ def _check_explanation(explainer: Explainer, explanation: Explanation, problem: 
         own = row[row != NO_FEATURE]
         require(len(set(own.tolist())) == len(own), f"{name} selects a feature twice, for instance {i}.")
         require((codes[i, own] != ABSENT).all(), f"{name} selects a feature that is absent, for instance {i}.")
-    if explainer.gives == "scores":
+    if explainer.output == "scores":
         known = np.isfinite(explanation.scores[selected])
         require(known.all(), f"{name}: every selected feature must have a finite score.")
 

@@ -15,6 +15,7 @@ from cfeval_cli.core import (
     AbsentScore,
     Access,
     AnswerCache,
+    CircularRelation,
     Explanation,
     FittedRemoval,
     Floats,
@@ -55,7 +56,7 @@ def check_metric(metric: Metric, problems: Sequence[Problem] | None = None) -> N
     """Check what a metric declares, and its scores: in range, reproducible, independent of batch and order."""
     name = type(metric).__name__
     require(isinstance(metric, Metric), f"{name} must derive from cfeval_cli.core.Metric.")
-    require_declared(metric, "name", "title", "better", "range", "access", "place")
+    require_declared(metric, "name", "title", "better", "range", "access", "display_order")
     _check_declarations(metric, name)
     has_score = False
     for problem in list_applicable(metric, problems):
@@ -79,15 +80,18 @@ def _check_declarations(metric: Metric, name: str) -> None:
     low, high = metric.range
     require(low < high, f"{name}.range must be the lowest and the highest value, not {metric.range}.")
     require(metric.access in list(Access), f"{name}.access must be an Access, not {metric.access!r}.")
-    require(metric.most is None or metric.most >= metric.access, f"{name}.most must not be below {name}.access.")
-    require(isinstance(metric.place, int | float), f"{name}.place must be a number.")
+    require(
+        metric.max_access is None or metric.max_access >= metric.access,
+        f"{name}.max_access must not be below {name}.access.",
+    )
+    require(isinstance(metric.display_order, int | float), f"{name}.display_order must be a number.")
 
 
 def _list_levels(metric: Metric, problem: Problem) -> list[Access]:
     """Return the levels of access that a run may give the metric."""
     if metric.role != "judged":
         return [Access.NOTHING]
-    more = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
+    more = [level for level in Access if metric.access < level <= (metric.max_access or metric.access)]
     return [metric.access, *(level for level in more if problem.spec.missing_access_reason(level) is None)]
 
 
@@ -116,7 +120,8 @@ def _make_inputs(problem: Problem) -> MetricInput:
     return MetricInput(
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset, model=client, features=features, k=_K,
         complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits, removals=removals,
-        truth={truth.name: truth.known(dataset, client, rows) for truth in truths}, explanation=explanation,
+        truth={truth.name: truth.compute_masked_importance(dataset, client, rows) for truth in truths},
+        explanation=explanation,
     )  # fmt: skip
 
 
@@ -164,7 +169,8 @@ def _check_on(metric: Metric, problem: Problem, inputs: MetricInput, level: Acce
         _score(metric, replace(_take(seen, order), explanation=None), f"{name}, for an explainer without an order")
     for variant, values in whole.items():
         _check_range(metric, values, f"{name}, {variant}")
-        require(isinstance(metric.rewards(variant, _K, {}), set), f"{name}: rewards() must return a set.")
+        relation = metric.circular_with(problem.spec, _K, variant, {})
+        require(isinstance(relation, CircularRelation), f"{name}: circular_with() must return a CircularRelation.")
     return bool(whole)
 
 
@@ -194,7 +200,7 @@ def _score(metric: Metric, inputs: MetricInput, name: str) -> Mapping[str, _Valu
         if isinstance(score, AbsentScore):
             require_text(score.reason, f"{name}: the reason why {score.variant} is absent")
             continue
-        some = np.arange(len(inputs)) if score.some is None else score.some
+        some = np.arange(len(inputs)) if score.positions is None else score.positions
         for field in ("numerator", "denominator"):
             require_array(getattr(score, field), (len(some),), "f", f"{name}, {score.variant}: {field}")
         require(np.isfinite(score.numerator).all(), f"{name}, {score.variant}: numerators must be finite.")

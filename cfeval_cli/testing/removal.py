@@ -26,7 +26,7 @@ def check_removal(removal: Removal, problems: Sequence[Problem] | None = None) -
     require_declared(removal, "name", "variant", "title")
     for field in ("name", "variant", "title"):
         require_text(getattr(removal, field, None), f"{name}.{field}")
-    require(isinstance(removal.coarser(5), Removal), f"{name}.coarser() must return a Removal.")
+    require(isinstance(removal.with_max_draws(5), Removal), f"{name}.with_max_draws() must return a Removal.")
     for problem in list_applicable(removal, problems):
         _check_on(removal, problem)
 
@@ -44,7 +44,7 @@ def _check_on(removal: Removal, problem: Problem) -> None:
             require_equal(values, other_values, message)
             require_equal(weights, other_weights, message)
     for size in (1, 2):
-        require(removal.replacements(dataset, size) >= 1, f"{name}: replacements() must be at least 1.")
+        require(removal.count_replacements(dataset, size) >= 1, f"{name}: count_replacements() must be at least 1.")
     if ready.value is not None:
         require(isinstance(ready.value, int | np.integer), f"{name}: value must be a code.")
     if ready.vectors is not None:

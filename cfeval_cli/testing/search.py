@@ -76,8 +76,8 @@ def _make_task(problem: Problem, features: Ints, level: Access, order: Ints, mea
 def _check_on(search: Search, problem: Problem, level: Access) -> None:
     name = f"{type(search).__name__} with {level.name.lower()} access on {problem.name}"
     features, order = choose_features(problem, 2), np.arange(len(problem.rows))
-    workload = search.workload(problem.dataset, features)
-    require(isinstance(workload, Workload), f"{name}: workload() must return a Workload, not {workload!r}.")
+    workload = search.estimate_workload(problem.dataset, features)
+    require(isinstance(workload, Workload), f"{name}: estimate_workload() must return a Workload, not {workload!r}.")
     measure = Euclidean().fit(problem.dataset, problem.model, level)
     parts = (order, order, order[::-1], order[2:3], order[:0])
     tasks = [_make_task(problem, features, level, part, measure) for part in parts]

@@ -37,8 +37,10 @@ def check_truth(truth: Truth, problems: Sequence[Problem] | None = None) -> None
 
 def _check_on(truth: Truth, problem: Problem) -> None:
     name = f"{type(truth).__name__} on {problem.name}"
-    require(isinstance(truth.asks(problem.spec), bool), f"{name}: asks() must return True or False.")
-    cost = truth.cost(problem.spec)
+    require(
+        isinstance(truth.evaluates_model(problem.spec), bool), f"{name}: evaluates_model() must return True or False."
+    )
+    cost = truth.count_evaluations(problem.spec)
     require(isinstance(cost, int) and cost >= 0, f"{name}: cost() must be a number of model evaluations, not {cost!r}.")
     order = np.arange(len(problem.rows))
     with access_enforced(name), generator_untouched(name):
@@ -54,7 +56,7 @@ def _check_on(truth: Truth, problem: Problem) -> None:
 def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> TruthEstimate:
     rows, client = problem.rows.take(order), problem.make_client(truth.access)
     before = rows.codes.copy()
-    found = truth.found(problem.dataset, client, rows)
+    found = truth.estimate(problem.dataset, client, rows)
     require((rows.codes == before).all(), f"{name} changes the codes that it is given.")
     require(isinstance(found, TruthEstimate), f"{name}: found() must return a Known, not {found!r}.")
     require_array(found.importance, rows.codes.shape, "f", f"{name}: importance")

@@ -24,6 +24,6 @@ class Absolute(Truth):
         """Return the reason for models without effects, or without embeddings, which define zero."""
         return spec.missing_ability_reason(HasAdditiveEffects, HasEmbeddings)
 
-    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
+    def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Return |c_j(x_j)|."""
         return np.abs(model.compute_effects(rows.codes, rows.labels))

@@ -45,15 +45,15 @@ class Contrast(Truth):
             return f"needs {n_rows:,} model evaluations per instance, more than truth.contrast.budget={self.budget}"
         return spec.missing_ability_reason(Probabilistic)
 
-    def asks(self, spec: ModelSpec) -> bool:
+    def evaluates_model(self, spec: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
         return not spec.supports(HasAdditiveEffects)
 
-    def cost(self, spec: ModelSpec) -> int:
+    def count_evaluations(self, spec: ModelSpec) -> int:
         """Return the number of other values of all features."""
         return count_alternatives(spec.dataset)
 
-    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
+    def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Return the effect of x_j minus the lowest effect of another value."""
         if not model.has_effects:
             return _compute_drops(dataset, model, rows)

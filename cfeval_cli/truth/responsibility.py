@@ -49,21 +49,21 @@ class Responsibility(Truth):
             return None
         return f"needs {n_rows:,} model evaluations per instance, more than truth.responsibility.budget={self.budget}"
 
-    def asks(self, spec: ModelSpec) -> bool:
+    def evaluates_model(self, spec: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
         return not spec.supports(HasLeaves)
 
-    def cost(self, spec: ModelSpec) -> int:
+    def count_evaluations(self, spec: ModelSpec) -> int:
         """Return the number of other values of all features, with those of all pairs if the budget suffices."""
         n_single = count_alternatives(spec.dataset)
         n_with_pairs = n_single + count_alternatives(spec.dataset, 2)
         return n_with_pairs if n_with_pairs <= self.budget else n_single
 
-    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
+    def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Return the importance without its error."""
-        return self.found(dataset, model, rows).importance
+        return self.estimate(dataset, model, rows).importance
 
-    def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
+    def estimate(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """Compute the importance from the leaves of a tree, or by evaluating all values of features and pairs."""
         if model.has_leaves:
             return TruthEstimate(compute_tree_responsibility(dataset, model.get_leaves(), rows))

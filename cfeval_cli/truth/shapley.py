@@ -64,19 +64,19 @@ class Shapley(Truth):
             return "needs an additive model or a tree on texts; others would be evaluated on mixtures of two texts"
         return spec.missing_ability_reason(Probabilistic)
 
-    def asks(self, spec: ModelSpec) -> bool:
+    def evaluates_model(self, spec: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
         return not spec.supports(HasAdditiveEffects) and not spec.supports(HasLeaves)
 
-    def cost(self, spec: ModelSpec) -> int:
+    def count_evaluations(self, spec: ModelSpec) -> int:
         """Return the largest number of evaluations."""
         return self.budget
 
-    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
+    def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Return the importance without its error."""
-        return self.found(dataset, model, rows).importance
+        return self.estimate(dataset, model, rows).importance
 
-    def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
+    def estimate(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """Compute the values by the cheapest exact algorithm, or estimate them from a sample of orders."""
         if model.has_effects:
             values = model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[rows.labels]

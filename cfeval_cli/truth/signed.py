@@ -22,6 +22,6 @@ class Signed(Truth):
         """Return the reason for models without effects, or without embeddings, which define zero."""
         return spec.missing_ability_reason(HasAdditiveEffects, HasEmbeddings)
 
-    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
+    def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Return c_j(x_j), with the sign of the predicted class."""
         return model.compute_effects(rows.codes, rows.labels)

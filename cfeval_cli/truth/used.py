@@ -22,7 +22,7 @@ class Used(Truth):
             return None
         return "needs a model that was trained without some of the features (model.blind)"
 
-    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
+    def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Return the same values for every row."""
         is_used = model.get_used_features()
         importance = np.ones(dataset.n_features) if is_used is None else is_used.astype(np.float64)

@@ -116,7 +116,7 @@ class Changed(Metric):
     better = "lower"
     range = (0.0, 10.0)
     access = Access.LABEL
-    place = 45
+    display_order = 45
 
     def score(self, case):
         for level, found in case.counterfactuals.items():

@@ -9,7 +9,7 @@ import pytest
 from cfeval_cli.core.cost import Cost
 from cfeval_cli.core.counterfactual import Counterfactuals, Distance, Search, editable
 from cfeval_cli.core.data import ABSENT, NO_FEATURE, Feature, Rows
-from cfeval_cli.core.explanation import Batch, Explainer, ExplainerResult, Explanation, named
+from cfeval_cli.core.explanation import Batch, Explainer, ExplainerResult, Explanation, mark_selected
 from cfeval_cli.core.metric import Metric, MetricInput
 from cfeval_cli.core.model import Access, BlackBox, ModelSpec
 from cfeval_cli.core.removal import Removal
@@ -120,7 +120,7 @@ def test_an_explanation_is_cut_filled_and_ranked():
 
 def test_named_features_are_marked():
     codes = np.zeros((2, 4), dtype=np.int32)
-    marked = named(codes, np.array([[3, NO_FEATURE], [0, 2]]))
+    marked = mark_selected(codes, np.array([[3, NO_FEATURE], [0, 2]]))
     assert marked.tolist() == [[False, False, False, True], [True, False, True, False]]
 
 
@@ -174,7 +174,9 @@ def test_what_a_component_leaves_open_has_a_sensible_value():
 
     plain = Plain()
     black = ModelSpec(make_dataset([2, 2]), BlackBox)
-    assert plain.title is None and plain.members("mine") == {"mine": plain} and plain.rung != plain.rung
+    assert (
+        plain.title is None and plain.expand("mine") == {"mine": plain} and plain.quality_level != plain.quality_level
+    )
     assert "needs gradients" in plain.not_applicable_reason(black) and plain.check(black) is None
     assert issubclass(MetricInput, Rows)
 
@@ -188,4 +190,4 @@ def test_a_label_is_what_the_model_says_and_an_explainer_asks_no_more_than_it_wa
 
     dataset = make_dataset([2, 2])
     for kind in (BlackBox, type(make_linear(dataset))):
-        assert Modest().asks(ModelSpec(dataset, kind)) is Access.LABEL
+        assert Modest().choose_access(ModelSpec(dataset, kind)) is Access.LABEL

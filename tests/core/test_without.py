@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, HasEmbeddings, Rows
-from cfeval_cli.core.explanation import named
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.without import without
 from cfeval_cli.removal.marginal import Marginal
 from tests.problems import REMOVALS, labels, logit, make_dataset, make_linear, open_client, predicted, problems, sigmoid
@@ -40,15 +40,15 @@ def test_every_way_on_any_features_of_tables(problem, seed, way):
     dataset, model = problem
     rows = predicted(dataset, model)
     gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
-    stand_ins = REMOVALS[way].fit(dataset, None)
-    flips, left = without(open_client(model, Access.PROBABILITY), rows, gone, stand_ins)
+    replacement = REMOVALS[way].fit(dataset, None)
+    flips, left = without(open_client(model, Access.PROBABILITY), rows, gone, replacement)
     expected = [
         by_hand(dataset, model, row, label, taken, way)
         for row, label, taken in zip(rows.codes, rows.labels, gone, strict=True)
     ]
     assert flips == pytest.approx([flip for flip, _ in expected])
     assert left == pytest.approx([kept for _, kept in expected])
-    shares, none = without(open_client(model, Access.LABEL), rows, gone, stand_ins)
+    shares, none = without(open_client(model, Access.LABEL), rows, gone, replacement)
     assert none is None and shares == pytest.approx(flips)
 
 
@@ -59,7 +59,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
     rng = np.random.default_rng(seed)
     features = np.array([[0, rng.choice(np.flatnonzero(row != ABSENT))] for row in codes])
     features[features[:, 0] == features[:, 1], 1] = NO_FEATURE
-    told = named(codes, features)
+    told = mark_selected(codes, features)
     seen = []
 
     class Spy(HasEmbeddings):
@@ -90,11 +90,11 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
     model = make_linear(dataset)
     rows = predicted(dataset, model)
     gone = np.random.default_rng(0).random(rows.codes.shape) < 0.6
-    stand_ins = Marginal(draws=30).fit(dataset, None)
-    flips, left = without(open_client(model), rows, gone, stand_ins)
+    replacement = Marginal(draws=30).fit(dataset, None)
+    flips, left = without(open_client(model), rows, gone, replacement)
     for i in range(0, 200, 17):
         features = np.flatnonzero(gone[i])
-        values, weights = stand_ins.sample(features)
+        values, weights = replacement.sample(features)
         edited = np.tile(rows.codes[i], (len(values), 1))
         edited[:, features] = values
         p = model.predict_positive(edited) if rows.labels[i] == 1 else 1 - model.predict_positive(edited)
@@ -110,7 +110,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
             return model.predict_proba(codes)
 
     monkeypatch.setattr("cfeval_cli.core.without._AT_ONCE", 64)
-    parts = without(open_client(Spy()), rows, gone, stand_ins)
+    parts = without(open_client(Spy()), rows, gone, replacement)
     assert max(asked) <= 64 and (parts[0] == flips).all() and parts[1] == pytest.approx(left)
 
 

@@ -26,4 +26,4 @@ def test_without_a_truth_there_is_nothing_to_reverse():
     assert "needs a logit that is a sum of effects" in Against(TRUTHS["shapley"]).not_applicable_reason(
         ModelSpec(make_dataset([2, 2]), BlackBox)
     )
-    assert Against.control
+    assert Against.is_control

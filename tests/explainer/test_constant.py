@@ -42,5 +42,5 @@ def test_everybody_of_a_table_gets_the_same_order():
     assert (told.features == told.features[0]).all() and (np.diff(told.scores[0]) <= 0).all()
     assert (
         "needs a logit" in Constant(TRUTHS["shapley"]).not_applicable_reason(ModelSpec(dataset, BlackBox))
-        and Constant.control
+        and Constant.is_control
     )

@@ -156,7 +156,7 @@ def test_it_asks_as_much_as_the_model_can_answer():
             raise AssertionError
 
     dataset = make_dataset([3, 3])
-    asked = {kind: DecisionBoundary().asks(ModelSpec(dataset, kind)) for kind in (Silent, Black, LinearModel)}
+    asked = {kind: DecisionBoundary().choose_access(ModelSpec(dataset, kind)) for kind in (Silent, Black, LinearModel)}
     assert asked == {Silent: Access.LABEL, Black: Access.PROBABILITY, LinearModel: Access.GRADIENT}
     assert DecisionBoundary().not_applicable_reason(ModelSpec(dataset, Silent)) is None
 

@@ -44,7 +44,7 @@ def kept(tmp_path, frame, name="shap.csv", **options):
 
 def explained(settings, dataset=DATASET, rows=slice(None)):
     settings.check(ModelSpec(dataset, LinearModel))
-    (one,) = settings.members("file").values()
+    (one,) = settings.expand("file").values()
     return one.fit(dataset, open_client(MODEL, Access.NOTHING))(make_batch(dataset, MODEL, rows=rows))
 
 
@@ -88,13 +88,13 @@ def test_each_file_is_an_explainer_with_the_name_of_the_file(tmp_path):
         kept(tmp_path, wide(), name) for name in ("shap.csv", "my values (v2).parquet", "more/x.tsv", "more/y.csv")
     ]
     (tmp_path / "more" / "notes.txt").write_text("not a table")
-    members = File([*paths[:2], str(tmp_path / "more")], order="absolute").members("file")
+    members = File([*paths[:2], str(tmp_path / "more")], order="absolute").expand("file")
     assert list(members) == ["shap", "my_values_v2_", "x", "y"]
     assert [one.title for one in members.values()] == ["shap", "my values (v2)", "x", "y"]
     assert all(one.order == "absolute" for one in members.values())
-    assert list(File(str(tmp_path / "more")).members("file")) == ["x", "y"]
+    assert list(File(str(tmp_path / "more")).expand("file")) == ["x", "y"]
     with pytest.raises(ValueError, match=r"two files would be called shap, the second is .*shap\.parquet"):
-        File([paths[0], kept(tmp_path, wide(), "shap.parquet")]).members("file")
+        File([paths[0], kept(tmp_path, wide(), "shap.parquet")]).expand("file")
 
 
 def test_file_with_the_name_of_another_explainer_is_refused(tmp_path):
@@ -230,9 +230,9 @@ def test_message_names_the_invalid_setting(settings, message):
 
 def test_missing_files_and_folders_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"there is no file or folder nowhere\.csv"):
-        File("nowhere.csv").members("file")
+        File("nowhere.csv").expand("file")
     with pytest.raises(ValueError, match=r"has no file of \.csv, \.tsv, \.parquet"):
-        File(str(tmp_path)).members("file")
+        File(str(tmp_path)).expand("file")
     (tmp_path / "a.xlsx").write_bytes(b"x")
     with pytest.raises(ValueError, match=r"is not one of \.csv, \.tsv, \.parquet"):
-        File(str(tmp_path / "a.xlsx")).members("file")
+        File(str(tmp_path / "a.xlsx")).expand("file")

@@ -42,12 +42,12 @@ def test_rungs_err_independently_of_each_other():
 
 
 def test_the_rungs_go_from_the_truth_to_chance_in_equal_steps():
-    assert [rung.rung for rung in Ladder(SIGNED, 5).members("ladder").values()] == [1, 0.75, 0.5, 0.25, 0]
-    assert len(Ladder(SIGNED, 1001).members("ladder")) == 1001
-    assert list(Ladder(SIGNED, 3).members("steps")) == ["steps_1", "steps_0.5", "steps_0"]
-    contrast = Ladder(TRUTHS["contrast"], 3, "contrast").members("ladder").values()
+    assert [rung.quality_level for rung in Ladder(SIGNED, 5).expand("ladder").values()] == [1, 0.75, 0.5, 0.25, 0]
+    assert len(Ladder(SIGNED, 1001).expand("ladder")) == 1001
+    assert list(Ladder(SIGNED, 3).expand("steps")) == ["steps_1", "steps_0.5", "steps_0"]
+    contrast = Ladder(TRUTHS["contrast"], 3, "contrast").expand("ladder").values()
     assert {(rung.truth, rung.truth_name) for rung in contrast} == {(TRUTHS["contrast"], "contrast")}
-    assert {rung.truth_name for rung in Ladder(TRUTHS["shapley"], 3).members("ladder").values()} == {"shapley"}
+    assert {rung.truth_name for rung in Ladder(TRUTHS["shapley"], 3).expand("ladder").values()} == {"shapley"}
 
 
 @pytest.mark.slow

@@ -47,4 +47,6 @@ def test_it_not_applicable_reason_where_positions_mean_nothing_and_where_no_trut
     explainer = NearestTruth(TRUTHS["shapley"])
     assert "the words of a text do not" in explainer.not_applicable_reason(ModelSpec(make_text(), LinearModel))
     assert "needs a logit" in explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), BlackBox))
-    assert explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), LinearModel)) is None and explainer.control
+    assert (
+        explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), LinearModel)) is None and explainer.is_control
+    )

@@ -257,8 +257,9 @@ def test_it_asks_no_more_than_its_way_needs_and_refuses_one_that_cannot_be(monke
     white, black = ModelSpec(dataset, LinearModel), ModelSpec(dataset, BlackBox)
     tree = ModelSpec.from_settings(dataset, Estimator(DecisionTreeClassifier()))
     ways = ("auto", "permutation", "kernel")
-    assert [Shap(way).asks(white) for way in ways] == [Access.PROBABILITY] * 3
-    assert Shap("linear").asks(white) == Shap("auto").asks(tree) == Shap("tree").asks(tree) == Access.WHITE_BOX
+    assert [Shap(way).choose_access(white) for way in ways] == [Access.PROBABILITY] * 3
+    inside = [Shap("linear").choose_access(white), *(Shap(way).choose_access(tree) for way in ("auto", "tree"))]
+    assert inside == [Access.WHITE_BOX] * 3
     for way, spec in (("linear", black), ("tree", white), ("linear", tree)):
         with pytest.raises(ValueError, match=rf"algorithm={way}: needs .*Use algorithm=auto"):
             Shap(way).check(spec)

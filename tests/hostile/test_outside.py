@@ -102,7 +102,7 @@ def test_a_pickle_by_any_name_is_never_opened(tmp_path, suffix):
         with pytest.raises((UserError, ValueError)):
             made = make(f"{path}:predict") if make is Function else make(str(path))
             made.check(ModelSpec(DATASET, object)) if make is File else made.output_type(DATASET)
-            made.members("file")
+            made.expand("file")
     assert not canary.path.exists()
 
 

@@ -71,7 +71,7 @@ def compute_values(metric, inputs):
 
 def sample_replacements(fitted, features):
     """Return the values and weights that replace some features, as lists."""
-    values, weights = fitted.stand_ins.sample(np.array(sorted(features), dtype=np.int64))
+    values, weights = fitted.replacement.sample(np.array(sorted(features), dtype=np.int64))
     return values.tolist(), weights.tolist()
 
 

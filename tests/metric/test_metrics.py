@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, AbsentScore, Access, Counterfactuals, MetricInput, ModelSpec
-from cfeval_cli.core.explanation import named
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.axe import Axe
 from cfeval_cli.metric.comprehensiveness import Comprehensiveness
@@ -132,7 +132,7 @@ def make_inputs(dataset, model, features, edits, access=Access.WHITE_BOX):
 
 def make_deletions(model, inputs):
     """Return the counterfactuals of deleting the selected features."""
-    edited = np.where(named(inputs.codes, inputs.features), np.int32(ABSENT), inputs.codes)
+    edited = np.where(mark_selected(inputs.codes, inputs.features), np.int32(ABSENT), inputs.codes)
     after = labels(model, edited)
     probabilities = np.array([probability(model, row, label) for row, label in zip(edited, inputs.labels, strict=True)])
     return Counterfactuals(inputs.features, after, after != inputs.labels, np.ones(len(edited)), probabilities, edited)
@@ -274,7 +274,7 @@ def test_ground_truth(model_and_inputs):
 def test_coverage_counts_complete_explanations_over_all_instances(model_and_inputs):
     _, inputs = model_and_inputs
     (score,) = Coverage().score(inputs)
-    assert score.everyone
+    assert score.over_all_instances
     assert score.numerator.sum() == sum(all(j != NO_FEATURE for j in row) for row in inputs.features)
 
 

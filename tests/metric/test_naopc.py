@@ -72,7 +72,7 @@ def test_sorted_effects_give_the_extremes_of_all_orders(seed):
         )
         assert scores[i] == pytest.approx((aopc[i] - low) / (high - low), abs=1e-9)
     (score,) = Naopc().score(inputs)
-    assert score.method == score.remark == "" and len(score.some) == len(inputs)
+    assert score.method == score.remark == "" and len(score.positions) == len(inputs)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
@@ -82,7 +82,7 @@ def test_sorted_effects_are_exact_for_mean_and_mask_and_short_curves(seed, longe
     inputs = make_inputs(dataset, model, 1, seed, removals={"mean": Mean()})
     metric = Naopc(longest=longest)
     scores, aopc = compute_values(metric, inputs)["mean"], compute_values(Aopc(longest=longest), inputs)["mean"]
-    vectors = inputs.removals["mean"].stand_ins.vectors
+    vectors = inputs.removals["mean"].replacement.vectors
     for i in range(len(inputs)):
         means = [
             np.mean(
@@ -143,7 +143,7 @@ def test_lattice_finds_the_extremes_of_random_games(width, longest, monkeypatch)
     monkeypatch.setattr(lattice, "compute_erasure", look_up)
     monkeypatch.setattr(lattice, "_MAX_ARRAY_ELEMENTS", 40)  # one instance at a time
     rows, fitted = np.arange(len(inputs)), inputs.removals["marginal"]
-    lattice_without_edits = replace(Lattice.build(dataset, fitted.stand_ins, longest), edits=None)
+    lattice_without_edits = replace(Lattice.build(dataset, fitted.replacement, longest), edits=None)
     extremes = lattice_without_edits.compute_extremes(
         inputs, fitted, rows, Naopc(longest=longest).count_removed(inputs, rows)
     )
@@ -182,8 +182,8 @@ def test_beam_search_counts_values_above_one():
         assert with_counts(score.remark, score.counts) == f"{n} of 40 values exceed 1"
         above += n
         (score,) = exact.score(inputs)
-        assert len(score.some) and score.numerator.min() >= 0 and score.numerator.max() <= 1
-        method = f"worst and best order exact, by all subsets, on a sample of {len(score.some)} instances"
+        assert len(score.positions) and score.numerator.min() >= 0 and score.numerator.max() <= 1
+        method = f"worst and best order exact, by all subsets, on a sample of {len(score.positions)} instances"
         assert with_counts(score.method, score.counts) == method and score.remark == ""
     assert above > 0
 
@@ -191,7 +191,7 @@ def test_beam_search_counts_values_above_one():
 def test_few_instances_are_scored_exactly_if_the_subsets_of_one_fit():
     dataset = make_dataset([40] * 6, n=2000, seed=3)  # nearly all edited rows are distinct
     inputs = make_inputs(dataset, InteractionModel(dataset, 3), 1, removals={"marginal": Marginal(30, 1)})
-    counts = [len(next(Naopc(rows=63 * 30, seed=seed).score(inputs)).some) for seed in range(20)]
+    counts = [len(next(Naopc(rows=63 * 30, seed=seed).score(inputs)).positions) for seed in range(20)]
     assert 3 < np.mean(counts) < 7
 
 
@@ -219,7 +219,7 @@ def test_numbered_edits_equal_plain_erasure(seed, mask):
     model = random_linear(dataset, seed, 2)
     inputs = make_inputs(dataset, model, 1, seed, removals={"removal": Mask() if mask else Marginal(4, 1)})
     fitted, rows = inputs.removals["removal"], np.arange(len(inputs))
-    whole = Lattice.build(dataset, fitted.stand_ins, 4)
+    whole = Lattice.build(dataset, fitted.replacement, 4)
     is_needed = ~((inputs.codes == ABSENT) @ whole.is_removed.T)
     left = whole._compute_left(inputs, fitted, rows, is_needed)
     assert whole.edits is not None or mask
@@ -237,7 +237,7 @@ def test_equal_edits_are_evaluated_once():
     ledger = Ledger()
     object.__setattr__(inputs, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))
     (score,) = Naopc(rows=150_000).score(inputs)
-    assert len(score.some) == len(inputs)  # each has 1,023 sets with up to 100 draws
+    assert len(score.positions) == len(inputs)  # each has 1,023 sets with up to 100 draws
     n_distinct = 2**10 * len(inputs)  # all possible rows of the instances
     assert ledger.rows["naopc"] < n_distinct + 10 * 100 * len(inputs)
 
@@ -281,15 +281,15 @@ def test_sample_is_the_same_for_all_explainers_and_evaluations_are_bounded(subse
     (score,) = metric.score(inputs)
     assert ("all subsets" in score.method) == subsets
     rows_per_instance = (255 if subsets else 2 * 2 * 95) * 10
-    assert 0.5 * rows / rows_per_instance < len(score.some) < (3 if subsets else 2) * rows / rows_per_instance
-    assert f"on a sample of {len(score.some)} instances" in with_counts(score.method, score.counts)
+    assert 0.5 * rows / rows_per_instance < len(score.positions) < (3 if subsets else 2) * rows / rows_per_instance
+    assert f"on a sample of {len(score.positions)} instances" in with_counts(score.method, score.counts)
     ledger = Ledger()
     second = make_inputs(dataset, model, 1, seed=7, removals={"marginal": Marginal(10)})
     object.__setattr__(second, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))
     (other,) = metric.score(second)
-    assert other.some.tolist() == score.some.tolist() and ledger.rows["naopc"] < 2 * rows
+    assert other.positions.tolist() == score.positions.tolist() and ledger.rows["naopc"] < 2 * rows
     (reseeded,) = Naopc(rows=rows, width=2, seed=1).score(inputs)
-    assert reseeded.some.tolist() != score.some.tolist()
+    assert reseeded.positions.tolist() != score.positions.tolist()
 
 
 def test_extremes_are_computed_once_for_all_explainers():

@@ -26,7 +26,7 @@ def test_scores_equal_loops_over_the_sets(seed, additive, short, share):
     model = random_linear(dataset, seed, 2) if additive else InteractionModel(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 1, seed, removals=REMOVALS, short=short)
     settings = {"subsets": 9, "share": share, "seed": 5}
-    variants = {fitted.removal.variant: fitted for fitted in inputs.removals.values() if fitted.stand_ins is not None}
+    variants = {fitted.removal.variant: fitted for fitted in inputs.removals.values() if fitted.replacement is not None}
     metrics = FaithfulnessCorrelation(**settings), Infidelity(**settings)
     correlations, infidelities = (
         {s.variant: s for s in metric.score(inputs) if not isinstance(s, AbsentScore)} for metric in metrics

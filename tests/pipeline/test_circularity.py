@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.core import BlackBox, ModelSpec
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
@@ -31,6 +32,9 @@ ROWS = [("comprehensiveness", "del"), ("comprehensiveness", "marginal"), ("valid
         ("validity_soft", "probability"), *(("recall", name) for name in TRUTHS)]  # fmt: skip
 
 
+SPEC = ModelSpec(make_dataset([2, 3]), BlackBox)
+
+
 def order():
     lines = [
         {"metric": metric, "variant": variant, "explainer": name, "role": METRICS[metric].role}
@@ -44,9 +48,9 @@ def plan(k=1):
     return SimpleNamespace(explainers=EXPLAINERS, truths=TRUTHS, metrics=METRICS, removals=REMOVALS, settings=settings)
 
 
-def test_explainers_are_made_for_what_they_estimate_or_maximise():
+def test_explainers_are_circular_with_what_they_estimate_or_maximise():
     table = order()
-    table = table[mark_circular_rows(plan(), make_dataset([2, 3]), table)]
+    table = table[mark_circular_rows(plan(), SPEC, table)]
     assert set(table[["metric", "variant", "explainer"]].itertuples(index=False, name=None)) == {
         ("recall", "signed", "lr"), ("recall", "shapley", "shap"), ("recall", "shapley", "omission"),
         ("recall", "signed", "deleting"), ("comprehensiveness", "marginal", "omission"),
@@ -55,10 +59,10 @@ def test_explainers_are_made_for_what_they_estimate_or_maximise():
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_metrics_are_best_at_what_they_measure(k):
+def test_metrics_are_circular_with_the_truths_they_measure(k):
     soft = {("validity_soft", "probability", "contrast")} if k == 1 else set()
     erasure = {("comprehensiveness", "del", "signed"), ("comprehensiveness", "marginal", "shapley")}
-    assert find_circular_truths(plan(k), order()) == erasure | soft
+    assert find_circular_truths(plan(k), SPEC, order()) == erasure | soft
 
 
 def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made):

@@ -47,7 +47,7 @@ def test_instances_are_all_or_a_seeded_sample_with_what_the_model_says(plan):
     assert context.rows.probability == pytest.approx(kept(MODEL, codes, context.rows.labels))
     assert context.probabilities == pytest.approx(MODEL.predict_proba(codes)) and context.subject_hash is not None
     assert set(context.distances) == {Access.LABEL, Access.PROBABILITY}
-    assert {name: way.reason for name, way in context.removals.items() if way.stand_ins is None} == {
+    assert {name: way.reason for name, way in context.removals.items() if way.replacement is None} == {
         "mask": "toy has no mask token"
     }
     some, again, other = (
@@ -163,7 +163,7 @@ def test_a_metric_sees_no_more_than_it_declares(plan):
     assert seen == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
     seen.clear()
     wants = Curious(Access.LABEL)
-    wants.most = Access.GRADIENT
+    wants.max_access = Access.GRADIENT
     for able in (context, replace(context, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
         list(evaluate_metric(able, case, wants, "metric.x"))
     assert seen == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]

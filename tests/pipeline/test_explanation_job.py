@@ -107,10 +107,10 @@ def test_an_explainer_can_take_the_samples_of_another():
         assert a == b
     assert (np.diff(first.scores) <= 0).all() and (np.diff(np.abs(second.scores)) <= 0).all()
     assert (first.features != second.features).any()
-    made = sizes.follows(Lime(n_samples=200))(first)  # without asking the model again
+    made = sizes.derive_from(Lime(n_samples=200))(first)  # without asking the model again
     assert np.array_equal(made.features, second.features) and np.array_equal(made.scores, second.scores)
     for other in (Lime(n_samples=201), Lime(n_samples=200, kernel_width=1.0), sizes, Random()):
-        assert sizes.follows(other) is None
+        assert sizes.derive_from(other) is None
     own = run(job(replace(sizes, samples_of=None), name="lime_absolute")).explanation
     assert (own.scores != second.scores).all()
     assert job(sizes, name="lime").section != job(replace(sizes, samples_of=None), name="lime").section
@@ -376,7 +376,7 @@ def test_instances_that_wait_for_a_model_together_are_explained_as_alone(explain
     made = replace(made, rows=replace(ROWS, labels=labels))
     told, calls = {}, {}
     for together in (True, False):
-        monkeypatch.setattr(type(explainer), "side_by_side", together)
+        monkeypatch.setattr(type(explainer), "supports_concurrency", together)
         model.calls.clear()
         told[together] = run(replace(made), slice(0, 40))
         calls[together] = len(model.calls)

@@ -52,10 +52,12 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
         settings = settings if dataset is TABLE else tuple(name for name in settings if name != "background")
     model, ledger = random_linear(dataset, 7, 3), Ledger()
     spec = ModelSpec(dataset, type(model))
-    explain = explainer.fit(dataset, ledger.open_client(model, explainer.asks(spec), "test", padded=dataset.padded))
+    explain = explainer.fit(
+        dataset, ledger.open_client(model, explainer.choose_access(spec), "test", padded=dataset.padded)
+    )
     ledger.rows.clear()
     explain(make_batch(dataset, model))
-    workload, used = explainer.workload(spec), ledger.rows["test"] / len(dataset.test)
+    workload, used = explainer.estimate_workload(spec), ledger.rows["test"] / len(dataset.test)
     assert workload.settings == settings
     if isinstance(explainer, Anchor):
         assert workload.evaluations == 5000 and used < 50_000  # a rough figure
@@ -69,7 +71,7 @@ def test_what_looks_into_some_models_only_is_not_estimated():
 
     from cfeval_cli.model.estimator import Estimator
 
-    workload = Shap().workload(ModelSpec.from_settings(TABLE, Estimator(LogisticRegression())))
+    workload = Shap().estimate_workload(ModelSpec.from_settings(TABLE, Estimator(LogisticRegression())))
     assert workload.evaluations is None and workload.settings == ("permutations", "background")
 
 
@@ -87,11 +89,11 @@ def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, 
     for search, access in ((Discrete(), Access.PROBABILITY), (Exact(), Access.GRADIENT)):
         task = make_task(dataset, model, features, access)
         search.find(task)
-        workload, used = search.workload(dataset, features), task.model._ledger.rows["search"] / len(features)
+        workload, used = search.estimate_workload(dataset, features), task.model._ledger.rows["search"] / len(features)
         assert workload.evaluations == pytest.approx(used, rel=0.3, abs=3)
         if isinstance(search, Discrete):
             assert workload.settings == (*settings, *(["k"] if k > 1 else []))
-    assert Continuous().workload(dataset, features).settings == ("search.restarts", "search.steps")
+    assert Continuous().estimate_workload(dataset, features).settings == ("search.restarts", "search.steps")
 
 
 class BlackBox:

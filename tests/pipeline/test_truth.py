@@ -82,7 +82,7 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
     context = studied(Twisted.of(model), dataset)
     shapley = type(context.plan.truths["shapley"])
 
-    def found(self, dataset, client, rows):
+    def estimate(self, dataset, client, rows):
         is_first = rows.ids[0] == context.rows.ids[0]
         importance = np.ones(rows.codes.shape)
         return (
@@ -91,7 +91,7 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
             else TruthEstimate(importance, np.full(len(rows), 2.0), "sampled ünusually")
         )
 
-    monkeypatch.setattr(shapley, "found", found)
+    monkeypatch.setattr(shapley, "estimate", estimate)
     known = compute_truths(context, lambda _: None)["shapley"]
     assert known.error.tolist() == [0] * 16 + [2] * 24 and known.method == "exact; sampled ünusually"
 

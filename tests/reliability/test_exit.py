@@ -47,7 +47,7 @@ class Aborted(BaseException):
 class LeavingMetric(Metric):
     name = "leaving"
     title = "Leaving"
-    place = 45
+    display_order = 45
     better = "lower"
     range = (0.0, 1.0)
     access = Access.LABEL

@@ -81,5 +81,5 @@ def test_only_a_model_that_takes_embeddings_can_be_asked():
     assert Mean().not_applicable_reason(ModelSpec(dataset, LinearModel)) is None
     assert "gradients in the embeddings" in Mean().not_applicable_reason(ModelSpec(dataset, BlackBox))
     empty = Rows(*(array[:0] for array in (dataset.test.ids, dataset.test.codes, dataset.test.labels)))
-    stand_ins = Mean().fit(dataset, open_client(make_linear(dataset), Access.GRADIENT))
-    assert len(without(open_client(make_linear(dataset)), empty, np.zeros((0, 2), bool), stand_ins)[0]) == 0
+    replacement = Mean().fit(dataset, open_client(make_linear(dataset), Access.GRADIENT))
+    assert len(without(open_client(make_linear(dataset)), empty, np.zeros((0, 2), bool), replacement)[0]) == 0

@@ -17,9 +17,9 @@ from tests.problems import make_dataset
 
 
 def test_deletion_leaves_nothing_and_needs_embeddings():
-    stand_ins = Zero().fit(make_dataset([3, 2]), None)
-    values, weights = stand_ins.sample(np.array([0, 1]))
-    assert stand_ins.value == ABSENT and values.tolist() == [[ABSENT, ABSENT]] and weights.tolist() == [1.0]
+    replacement = Zero().fit(make_dataset([3, 2]), None)
+    values, weights = replacement.sample(np.array([0, 1]))
+    assert replacement.value == ABSENT and values.tolist() == [[ABSENT, ABSENT]] and weights.tolist() == [1.0]
     assert Zero().not_applicable_reason(ModelSpec(make_dataset([3, 2]), LinearModel)) is None
     assert "needs embeddings, which" in Zero().not_applicable_reason(ModelSpec(make_dataset([3, 2]), BlackBox))
     assert Zero().arbitrary and not Mask().arbitrary and not Marginal().arbitrary
@@ -27,9 +27,9 @@ def test_deletion_leaves_nothing_and_needs_embeddings():
 
 def test_the_mask_is_the_token_for_unknown_words_where_there_is_one():
     with_mask = make_dataset([3, 3], unknown=2)
-    stand_ins = Mask().fit(with_mask, None)
-    values, weights = stand_ins.sample(np.array([1]))
-    assert stand_ins.value == 2 and values.tolist() == [[2]] and weights.tolist() == [1.0]
+    replacement = Mask().fit(with_mask, None)
+    values, weights = replacement.sample(np.array([1]))
+    assert replacement.value == 2 and values.tolist() == [[2]] and weights.tolist() == [1.0]
     for kind in (LinearModel, BlackBox):
         assert Mask().not_applicable_reason(ModelSpec(with_mask, kind)) is None
         assert Mask().not_applicable_reason(ModelSpec(make_dataset([3, 2]), kind)) == "toy has no mask token"
@@ -46,10 +46,10 @@ def test_the_marginal_of_tables_is_all_combinations_of_training_rows_with_their_
     dataset = make_dataset(sizes, n=12, seed=seed)
     rng = np.random.default_rng(seed)
     features = rng.permutation(len(sizes))[: rng.integers(1, len(sizes) + 1)]
-    stand_ins = Marginal().fit(dataset, None)
-    values, weights = stand_ins.sample(features)
+    replacement = Marginal().fit(dataset, None)
+    values, weights = replacement.sample(features)
     told = {tuple(row): weight for row, weight in zip(values.tolist(), weights.tolist(), strict=True)}
-    assert stand_ins.value is None and len(told) == len(values)  # each once
+    assert replacement.value is None and len(told) == len(values)  # each once
     assert told == pytest.approx(shares(dataset.train.codes, features))
     assert weights.sum() == pytest.approx(1)
 

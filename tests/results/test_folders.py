@@ -43,7 +43,7 @@ def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, mad
         "del": "del.", "mask": "mask", "marginal": "marginal",
     }  # fmt: skip
     for metric in record.metrics.values():
-        assert {"title", "latex", "better", "place", "role", "block", "detail"} <= metric.model_fields_set
+        assert {"title", "latex", "better", "display_order", "role", "block", "detail"} <= metric.model_fields_set
 
 
 def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):

@@ -227,7 +227,7 @@ def test_the_papers_experiments_score_each_explainer_on_its_own_instances(experi
 def test_by_default_support_is_common_and_as_many_resamples_are_drawn_as_it_takes():
     assert (plan().settings.support, plan().settings.resamples) == ("common", "auto")
     assert "proximity_flips" in plan().metrics and plan("resamples=0").settings.resamples == 0
-    assert [name for name, one in plan("explainer=[paper,ladder]").explainers.items() if one.control] == [
+    assert [name for name, one in plan("explainer=[paper,ladder]").explainers.items() if one.is_control] == [
         "random",
         "lr",
     ]
@@ -428,7 +428,7 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
     }
     assert set(black.explainers) == able and set(black.absent.explainers) == field - able
     assert all("needs" in reason or "no mask" in reason for reason in black.absent.explainers.values())
-    controls = {name for name, one in made.explainers.items() if one.control}
+    controls = {name for name, one in made.explainers.items() if one.is_control}
     assert controls == {"random", "against", "constant", "nearest_truth", "lr"}
 
 

@@ -134,7 +134,7 @@ class Nowhere(Order):
 
 
 class Unknown(Order):
-    gives = "words"
+    output = "words"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ class Unknown(Order):
         (Vandal, "changes the codes that it is given"),
         (NoReason, "must be a text or None, not True"),
         (Nowhere, "applies to none of the problems, pass others.*needs images"),
-        (Unknown, "gives must be 'set' or 'scores'"),
+        (Unknown, "output must be 'set' or 'scores'"),
     ],
 )
 def test_explainers(broken, message):
@@ -166,7 +166,7 @@ class Share(Metric):
     better = "lower"
     range = (0.0, 1.0)
     access = Access.NOTHING
-    place = 1
+    display_order = 1
 
     def score(self, inputs):
         yield Score("all", self.values(inputs), self.weights(inputs))
@@ -248,7 +248,7 @@ class Missed(Recall):
         (Never, "has no score on any of the problems"),
         (Twice, "has the variant all twice"),
         (Sideways, "better must be 'higher', 'lower' or 'none'"),
-        (Untitled, "Untitled must declare title, better, range, access, place"),
+        (Untitled, "Untitled must declare title, better, range, access, display_order"),
         (Missed, "better='lower' contradicts the scores of the ground truth"),
         (Fact, "better must be 'none' exactly for a metric of role 'fact'"),
     ],
@@ -266,7 +266,7 @@ class Values(Truth):
     question = "change"
     access = Access.LABEL
 
-    def importance(self, dataset, model, rows):
+    def compute_importance(self, dataset, model, rows):
         return rows.codes.astype(float)
 
 
@@ -275,18 +275,18 @@ class Whose(Values):
 
 
 class Ranked(Values):
-    def importance(self, dataset, model, rows):
+    def compute_importance(self, dataset, model, rows):
         return rows.codes - rows.codes.mean(axis=0)
 
 
 class Errors(Values):
-    def found(self, dataset, model, rows):
-        return TruthEstimate(self.known(dataset, model, rows), np.full(len(rows), -1.0), "guessed")
+    def estimate(self, dataset, model, rows):
+        return TruthEstimate(self.compute_masked_importance(dataset, model, rows), np.full(len(rows), -1.0), "guessed")
 
 
 class Everywhere(Values):
-    def known(self, dataset, model, rows):
-        return self.importance(dataset, model, rows)
+    def compute_masked_importance(self, dataset, model, rows):
+        return self.compute_importance(dataset, model, rows)
 
 
 @pytest.mark.parametrize(

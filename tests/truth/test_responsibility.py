@@ -52,9 +52,9 @@ def test_responsibility_equals_the_search_over_all_sets(seed):
         dataset = with_constraints(dataset, seed)
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
-    found = Responsibility().found(dataset, open_client(model), rows)
+    found = Responsibility().estimate(dataset, open_client(model), rows)
     assert found.method == "exact" and found.error is None
-    pairs = Responsibility().found(dataset, open_client(Twisted.of(model)), rows)
+    pairs = Responsibility().estimate(dataset, open_client(Twisted.of(model)), rows)
     enough = int(dataset.is_changeable.sum())
     assert pairs.method == ("searched up to sets of two" if enough > 2 else "exact")
     assert (pairs.error is None) == (enough <= 2) and (pairs.error is None or np.isnan(pairs.error).all())
@@ -81,7 +81,7 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
         dataset = with_constraints(dataset, seed)
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
-    found = Contrast().importance(dataset, open_client(model), rows)
+    found = Contrast().compute_importance(dataset, open_client(model), rows)
     for i, row in enumerate(rows.codes):
         for j in range(dataset.n_features):
             drops = []
@@ -98,8 +98,8 @@ def test_features_that_may_not_change_have_no_value():
     model = random_tree(fixed, 3)
     rows = asked(fixed, model)
     for hidden in (model, Twisted.of(model)):
-        assert not Responsibility().importance(fixed, open_client(hidden), rows).any()
-        assert not Contrast().importance(fixed, open_client(hidden), rows).any()
+        assert not Responsibility().compute_importance(fixed, open_client(hidden), rows).any()
+        assert not Contrast().compute_importance(fixed, open_client(hidden), rows).any()
 
 
 def test_labels_are_enough_for_responsibility():
@@ -113,8 +113,8 @@ def test_labels_are_enough_for_responsibility():
     dataset = make_dataset([3, 2, 2, 3], n=8, seed=4)
     model = random_tree(dataset, 8)
     rows = asked(dataset, model)
-    ours = Responsibility().importance(dataset, open_client(Labels(model)), rows)
-    assert np.array_equal(ours, Responsibility().importance(dataset, open_client(Twisted.of(model)), rows))
+    ours = Responsibility().compute_importance(dataset, open_client(Labels(model)), rows)
+    assert np.array_equal(ours, Responsibility().compute_importance(dataset, open_client(Twisted.of(model)), rows))
 
 
 def test_reason_for_data_with_more_alternatives_than_the_budget():

@@ -96,7 +96,7 @@ def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
     dataset = make_dataset([3, 4, 2], n=10, seed=3)
     model = random_linear(dataset, 1, 2)
     rows = predicted(dataset, model)
-    found = Shapley().found(dataset, open_client(model), rows)
+    found = Shapley().estimate(dataset, open_client(model), rows)
     client = open_client(model)
     effects = client.compute_effects(rows.codes, rows.labels) - client.compute_mean_effects()[rows.labels]
     assert np.array_equal(found.importance, effects) and found.error is None
@@ -106,7 +106,7 @@ def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
     )
     assert found.importance == pytest.approx(values)
     spec = ModelSpec(dataset, LinearModel)
-    assert not Shapley().asks(spec) and Shapley().asks(ModelSpec(dataset, BlackBox))
+    assert not Shapley().evaluates_model(spec) and Shapley().evaluates_model(ModelSpec(dataset, BlackBox))
 
 
 def test_few_features_are_exact_unless_the_budget_is_too_small():
@@ -115,9 +115,9 @@ def test_few_features_are_exact_unless_the_budget_is_too_small():
     rows = asked(dataset, model)
     wanted = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     black = Twisted.of(model)
-    exact = Shapley().found(dataset, open_client(black), rows)
+    exact = Shapley().estimate(dataset, open_client(black), rows)
     assert exact.error is None and exact.method.startswith("exact") and exact.importance == pytest.approx(wanted)
-    sampled = Shapley(budget=10).found(dataset, open_client(black), rows)
+    sampled = Shapley(budget=10).estimate(dataset, open_client(black), rows)
     assert sampled.error.shape == (len(rows),) and sampled.method.startswith("sampled")
     assert np.abs(sampled.importance - wanted).max() <= 1.0 and not np.array_equal(sampled.importance, wanted)
 
@@ -129,13 +129,15 @@ def test_sampling_stops_at_the_standard_error_or_the_budget(error):
     rows = asked(dataset, model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapley, "_MAX_EXACT_FEATURES", 0)
-        found = Shapley(error=error, budget=200_000 if error == 0.05 else 300).found(dataset, open_client(model), rows)
+        found = Shapley(error=error, budget=200_000 if error == 0.05 else 300).estimate(
+            dataset, open_client(model), rows
+        )
         if error == 0.05:
             assert (found.error <= error).all()
         else:
             assert (found.error > error).any()  # and it is told
         counted = open_client(model)
-        Shapley(error=1e-9, budget=2_000).found(dataset, counted, rows)
+        Shapley(error=1e-9, budget=2_000).estimate(dataset, counted, rows)
     rounds = 10  # in each of which the row itself is asked about once more
     assert counted._ledger.rows["test"] <= len(rows) * (2_000 + rounds)
 
@@ -146,11 +148,11 @@ def test_sampled_values_do_not_depend_on_the_other_instances(monkeypatch):
     model = Twisted.of(random_tree(dataset, 6))
     rows = asked(dataset, model)
     truth = Shapley(budget=200, seed=3)
-    whole = truth.found(dataset, open_client(model), rows)
-    part = truth.found(dataset, open_client(model), rows.take(np.array([7, 2])))
+    whole = truth.estimate(dataset, open_client(model), rows)
+    part = truth.estimate(dataset, open_client(model), rows.take(np.array([7, 2])))
     assert whole.method.startswith("sampled")
     assert np.array_equal(part.importance, whole.importance[[7, 2]]) and np.array_equal(part.error, whole.error[[7, 2]])
-    other = Shapley(budget=200, seed=4).found(dataset, open_client(model), rows)
+    other = Shapley(budget=200, seed=4).estimate(dataset, open_client(model), rows)
     assert not np.array_equal(other.importance, whole.importance)
 
 
@@ -177,7 +179,7 @@ def test_unread_features_have_no_value_and_cost_no_evaluations():
     model = Tree(min_leaf=2, blind=[dataset.features[0].name, dataset.features[3].name]).fit(dataset, 0)
     black = Twisted.of(model)
     rows = asked(dataset, model)
-    found = Shapley(budget=10**6).found(dataset, open_client(black), rows)
+    found = Shapley(budget=10**6).estimate(dataset, open_client(black), rows)
     assert found.importance == pytest.approx(compute_tree_values(model.get_leaves(), dataset.train.codes, rows))
     assert not found.importance[:, [0, 3]].any()
 
@@ -187,7 +189,7 @@ def test_constant_models_and_single_features():
     constant = Twisted(lambda codes: np.full(len(codes), 0.3))
     rows = Rows(dataset.test.ids, dataset.test.codes, np.zeros(10, dtype=np.int64))
     for truth in (Shapley(), Shapley(budget=1)):
-        found = truth.found(dataset, open_client(constant), rows)
+        found = truth.estimate(dataset, open_client(constant), rows)
         assert not found.importance.any() and (found.error is None or not found.error.any())
 
 

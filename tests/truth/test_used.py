@@ -12,7 +12,7 @@ def test_what_a_model_was_not_shown_is_not_used():
     dataset = make_dataset([3, 3, 3, 3], n=40, seed=1)
     settings = Tree(blind=["f1"], min_leaf=1)
     model = settings.fit(dataset, 0)
-    told = Used().importance(dataset, open_client(model), asked(dataset, model))
+    told = Used().compute_importance(dataset, open_client(model), asked(dataset, model))
     assert told.shape == (40, 4) and np.array_equal(told, np.tile(model.get_used_features().astype(float), (40, 1)))
     assert not told[:, 1].any() and Used().question == "either"
     assert (

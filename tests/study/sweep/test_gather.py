@@ -62,7 +62,7 @@ def write_run(
         "data": {"name": "toy"}, "accuracy": {"test": 0.8 + 0.01 * seed}, "instances": 20,
         "explainers": {name: name.upper() for name in dict.fromkeys(name for _, name in values)},
         "metrics": {
-            name: {"title": name.title(), "latex": None, "better": better, "place": 50, **KINDS[name]}
+            name: {"title": name.title(), "latex": None, "better": better, "display_order": 50, **KINDS[name]}
             for name, better in METRICS.items()
         },
         "removals": {}, "truths": {},
