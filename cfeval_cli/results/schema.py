@@ -14,6 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
+
+from cfeval_cli.statistics.subsets import SUBSETS
+
 Kind = Literal["text", "integer", "number", "flag", "texts", "integers", "numbers"]
 
 
@@ -25,6 +29,7 @@ class ColumnSchema:
     name: str
     meaning: str
     optional: bool = False  # whether some runs do not have it
+    values: tuple[str, ...] = ()  # the only ones allowed; any if empty
 
     def matches(self, name: str) -> bool:
         """Return whether a column of a table has this name, or is that of one truth."""
@@ -47,14 +52,23 @@ class TableSchema:
         """The columns of text, which are never read as numbers."""
         return [column.name for column in self.columns if column.kind == "text"]
 
-    def find_problem(self, names: Iterable[str]) -> str | None:
-        """Return a message if a key is missing, or a column is unknown; None if the columns are valid."""
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Raise ValueError if a key is missing, or a column is unknown."""
         present = list(names)
         missing = [key for key in self.keys if key not in present]
         if missing:
-            return f"{self.name} has no column {missing[0]}"
+            raise ValueError(f"{self.name} has no column {missing[0]}")
         unknown = [name for name in present if not any(column.matches(name) for column in self.columns)]
-        return f"{self.name} has an unknown column {unknown[0]}" if unknown else None
+        if unknown:
+            raise ValueError(f"{self.name} has an unknown column {unknown[0]}")
+
+    def check_rows(self, table: pd.DataFrame) -> None:
+        """Raise ValueError if two rows have the same keys, or a value is not allowed."""
+        if table.duplicated(list(self.keys)).any():
+            raise ValueError(f"{self.name} has two lines of the same {', '.join(self.keys)}")
+        for column in self.columns:
+            if column.values and column.name in table and not table[column.name].isin(column.values).all():
+                raise ValueError(f"{self.name}: {column.name} is one of {', '.join(column.values)}")
 
 
 text = partial(ColumnSchema, "text")
@@ -78,7 +92,7 @@ _TRUTH = (
                       "order is known"),
 )
 _SUBSET = text("subset", "the explainers that count: `all`, or `without_controls` those that are not controls (see "
-                         "metrics.csv)")
+                         "metrics.csv)", values=SUBSETS)
 _EXPLANATIONS_COLUMNS = (
     _INSTANCE,
     _EXPLAINER,
@@ -178,7 +192,7 @@ _TABLES = (
                             "`value`"),
         integer("own_n", "number of these instances"),
         number("coverage", "share of instances for which the explainer selected k features"),
-        text("better", "`higher`, `lower` or `none`"),
+        text("better", "`higher`, `lower` or `none`", values=("higher", "lower", "none")),
         text("role", "`judged` by a truth, the `truth` itself, or a `fact` about the scores"),
         text("access", "access that the metric needs"),
         number("low", "smallest possible value"),

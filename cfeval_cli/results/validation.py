@@ -15,7 +15,6 @@ from cfeval_cli.core.files import hash_file
 from cfeval_cli.errors import UserError
 from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.results.schema import TABLES
-from cfeval_cli.statistics.subsets import SUBSETS
 
 SCHEMA_VERSION = 7
 MAX_FILE_BYTES = 1 << 26  # of a table or a record
@@ -23,8 +22,6 @@ RESOURCE_ERRORS = (RecursionError, OverflowError, MemoryError)  # raised by file
 
 # columns of text, whatever their cells look like
 TEXT_COLUMNS = {name for schema in TABLES.values() for name in schema.text_columns}
-
-_BETTER = ("higher", "lower", "none")
 
 
 def check_complete(record: RunRecord, keys: Iterable[str]) -> None:
@@ -118,29 +115,24 @@ def read_text(path: Path) -> str:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Return a csv file of a run; ValueError if its columns are not those of its schema."""
+    """Return a csv file of a run; ValueError if its columns or rows are not those of its schema."""
     text = read_text(path)
     names = list(pd.read_csv(io.StringIO(text), nrows=0).columns)
-    if path.name in TABLES and (problem := TABLES[path.name].find_problem(names)):
-        raise ValueError(problem)
+    if schema := TABLES.get(path.name):
+        schema.check_columns(names)
     numbers = [name for name in names if name not in TEXT_COLUMNS]
-    return pd.read_csv(
+    table = pd.read_csv(
         io.StringIO(text),
         dtype=dict.fromkeys(TEXT_COLUMNS, str),  # an explainer may be called 1, or NA
         keep_default_na=False,
         na_values={name: [""] for name in numbers},
     )
+    if schema:
+        schema.check_rows(table)
+    return table
 
 
 def check_tables(record: RunRecord, metrics: pd.DataFrame, correlations: pd.DataFrame) -> None:
-    """Raise ValueError if a row occurs twice, or a value or metric is unknown."""
-    for name, table in (("metrics.csv", metrics), ("correlations.csv", correlations)):
-        keys = list(TABLES[name].keys)
-        if table.duplicated(keys).any():
-            raise ValueError(f"{name} has two lines of the same {', '.join(keys)}")
-    if not metrics["better"].isin(_BETTER).all():
-        raise ValueError(f"metrics.csv: better is one of {', '.join(_BETTER)}")
-    if not correlations["subset"].isin(SUBSETS).all():
-        raise ValueError(f"correlations.csv: subset is one of {', '.join(SUBSETS)}")
+    """Raise ValueError if a metric of the tables is not in the record."""
     if record.metrics and not {*metrics["metric"], *correlations["metric"]} <= set(record.metrics):
         raise ValueError("metrics.csv or correlations.csv has a metric that is not in run.json")

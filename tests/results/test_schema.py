@@ -31,7 +31,7 @@ def test_every_table_of_a_run_has_the_columns_of_its_schema(folder):
     assert {path.name for path in files} == set(TABLES)
     for path in files:
         name, schema, table = path.name, TABLES[path.name], read(path)
-        assert schema.find_problem(table.columns) is None
+        schema.check_columns(table.columns)
         required = {column.name for column in schema.columns if not column.optional and "<" not in column.name}
         assert required <= set(table.columns), name
         assert not table.duplicated(list(schema.keys)).any() and len(table), name
@@ -69,6 +69,17 @@ def test_a_column_that_is_missing_or_unknown_is_named():
         ColumnSchema("number", "g_<truth>", ""),
     )
     schema = TableSchema("t.csv", "", ("a",), columns)
-    assert schema.find_problem(["a"]) is None and schema.find_problem(["b", "g_shapley", "a"]) is None
-    assert schema.find_problem(["b"]) == "t.csv has no column a"
-    assert schema.find_problem(["a", "c"]) == "t.csv has an unknown column c"
+    schema.check_columns(["a"])
+    schema.check_columns(["b", "g_shapley", "a"])
+    for names, message in ((["b"], "t.csv has no column a"), (["a", "c"], "t.csv has an unknown column c")):
+        with pytest.raises(ValueError, match=message):
+            schema.check_columns(names)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"), [(["x", "x"], "two lines of the same a"), (["x", "z"], "t.csv: a is one of x, y")]
+)
+def test_rows_with_equal_keys_or_values_that_are_not_allowed_are_refused(rows, message):
+    schema = TableSchema("t.csv", "", ("a",), (ColumnSchema("text", "a", "", values=("x", "y")),))
+    with pytest.raises(ValueError, match=message):
+        schema.check_rows(pd.DataFrame({"a": rows}))

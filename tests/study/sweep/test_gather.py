@@ -429,7 +429,7 @@ def test_changed_run_folder_is_reported(tmp_path, name, text, message):
         ("metrics.csv", None, "run.json does not list metrics.csv"),
         ("metrics.csv", "", "cannot be gathered: No columns"),
         ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer"),
-        ("metrics.csv", f"{HEADING}\nc,label,a,,many,0,20,higher\n", "cannot be gathered: could not convert"),
+        ("metrics.csv", f"{HEADING}\nc,label,a,,False,many,0,20,higher,\n", "cannot be gathered: could not convert"),
         ("correlations.csv", None, "run.json does not list correlations.csv"),
     ],
 )
