@@ -13,7 +13,7 @@ from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.robustness import Robustness
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
-from cfeval_cli.statistics.explainer_stability import Again
+from cfeval_cli.statistics.explainer_stability import RepeatedExplanations
 from cfeval_cli.statistics.findings import CircularRelations, Findings, compute_findings
 from cfeval_cli.statistics.scores import Scores
 
@@ -46,5 +46,5 @@ def draw_conclusions(
     )  # fmt: skip
     if (repetition := robustness.repetition) is None:
         return findings
-    again = Again(repetition.rows, repetition.evaluated.explanations, repetition.evaluated.scores)
-    return replace(findings, **again.tables(explanations, scores, summary, settings.k, bootstrap))
+    repeated = RepeatedExplanations(repetition.rows, repetition.evaluated.explanations, repetition.evaluated.scores)
+    return replace(findings, **repeated.build_tables(explanations, scores, summary, settings.k, bootstrap))

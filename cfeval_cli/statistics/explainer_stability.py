@@ -1,4 +1,4 @@
-"""What another seed of an explainer changes: the features that it names, and the values that it gets."""
+"""Stability across explainer seeds: do a second seed's explanations select the same features and score the same?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfeval_cli.statistics.proportion import compute_proportion_interval
 from cfeval_cli.statistics.scores import Scores
 
 COLUMNS = ["explainer", "asked", "instances", "same_features", "low", "high", "overlap", "same_order", "deterministic"]
-OF_METRICS = [
+METRICS_COLUMNS = [
     "explainer", "metric", "variant", "instances", "value", "value_again", "difference", "se", "explainer_se",
 ]  # fmt: skip
 
@@ -23,115 +23,118 @@ _KEYS = ["metric", "variant", "explainer"]
 
 
 @dataclass(frozen=True)
-class Again:
-    """Some instances, explained a second time."""
+class RepeatedExplanations:
+    """Explanations of some instances with a second explainer seed, and their scores."""
 
-    rows: Ints  # their places among all instances
+    rows: Ints  # positions of the instances among all
     explanations: Mapping[str, ExplainerResult]
-    scores: Scores  # of these
+    scores: Scores
 
-    def tables(
-        self, first: Mapping[str, ExplainerResult], scores: Scores, order: pd.DataFrame, k: int, how: Bootstrap
+    def build_tables(
+        self,
+        first: Mapping[str, ExplainerResult],
+        scores: Scores,
+        summary: pd.DataFrame,
+        k: int,
+        bootstrap: Bootstrap,
     ) -> dict[str, pd.DataFrame]:
-        """By the names of their files, from what was explained and scored the first time."""
+        """Return the tables of the run folder by name, given the first explanations and scores of all instances."""
         return {
-            "explainer_stability": named(first, self.explanations, self.rows, k, how.confidence),
-            "explainer_stability_metrics": valued(
-                scores.select_frame(self.rows), self.scores.to_frame(), order, how.min_instances
+            "explainer_stability": compare_explanations(first, self.explanations, self.rows, k, bootstrap.confidence),
+            "explainer_stability_metrics": compare_values(
+                scores.select_frame(self.rows), self.scores.to_frame(), summary, bootstrap.min_instances
             ),
         }
 
 
-def named(
+def compare_explanations(
     first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], rows: Ints, k: int, confidence: float
 ) -> pd.DataFrame:
-    """explainer_stability.csv: how often the second explanation of an instance names the same k features as the first.
+    """Return explainer_stability.csv: how often both explanations of an instance select the same k features.
 
-    `rows` are the places, among the instances of the first explanations, of those that were explained again.
+    `rows` are the positions, among the instances of the first explanations, of those that were explained again.
     """
     lines = []
-    for name, again in second.items():
-        before = first[name]
-        failed = np.isin(rows, list(before.failures)) | np.isin(np.arange(len(rows)), list(again.failures))
-        told = _taken(before.explanation, rows[~failed]), _taken(again.explanation, np.flatnonzero(~failed))
-        lines.append({"explainer": name, "asked": len(rows), **_line(*told, k, confidence)})
+    for name, repeated in second.items():
+        original = first[name]
+        failed = np.isin(rows, list(original.failures)) | np.isin(np.arange(len(rows)), list(repeated.failures))
+        pair = original.explanation.take(rows[~failed]), repeated.explanation.take(np.flatnonzero(~failed))
+        lines.append({"explainer": name, "asked": len(rows), **_compare_pair(*pair, k, confidence)})
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
-def _taken(explanation: Explanation, rows: Ints) -> Explanation:
-    return Explanation(explanation.features[rows], explanation.scores[rows])
+def _compare_pair(first: Explanation, second: Explanation, k: int, confidence: float) -> dict[str, Any]:
+    """Compare two explanations of the same instances, without instances where both select no feature."""
+    n_common, larger_size, is_same = compare_feature_sets(first.top_k(k), second.top_k(k))
+    is_compared = larger_size > 0
+    n_compared, n_same = int(is_compared.sum()), int(is_same[is_compared].sum())
+    low, high = compute_proportion_interval(n_same, n_compared, confidence)
+    row = {"instances": n_compared, "low": low, "high": high, "deterministic": ""}
+    if not n_compared:
+        return row
+    width = max(first.features.shape[1], second.features.shape[1])
+    same_order = (first.top_k(width) == second.top_k(width)).all(axis=1)
+    is_deterministic = same_order.all() and np.array_equal(_list_scores(first), _list_scores(second))
+    return row | {
+        "same_features": n_same / n_compared,
+        "overlap": (n_common[is_compared] / larger_size[is_compared]).mean(),
+        "same_order": same_order[is_compared].mean(),
+        "deterministic": "yes" if is_deterministic else "no",
+    }
 
 
-def _line(one: Explanation, two: Explanation, k: int, confidence: float) -> dict[str, Any]:
-    """What is told of two explanations of the same instances; where both name nothing, nothing is compared."""
-    common, larger, same = compared(one.top_k(k), two.top_k(k))
-    there = larger > 0
-    many, alike = int(there.sum()), int(same[there].sum())
-    low, high = compute_proportion_interval(alike, many, confidence)
-    width = max(one.features.shape[1], two.features.shape[1])
-    listed = (one.top_k(width) == two.top_k(width)).all(axis=1)
-    told = {"instances": many, "low": low, "high": high, "deterministic": ""}
-    if many:
-        told |= {"same_features": alike / many, "overlap": (common[there] / larger[there]).mean()}
-        told |= {"same_order": listed[there].mean(), "deterministic": "no"}
-    if many and listed.all() and _scored(one) == _scored(two):
-        told["deterministic"] = "yes"
-    return told
+def compare_feature_sets(first: Ints, second: Ints) -> tuple[Ints, Ints, Bools]:
+    """Return for two sets of features (n, k) of each instance the common number, the larger size, and equality."""
+    is_common = (first[:, :, None] == second[:, None, :]) & (first != NO_FEATURE)[:, :, None]
+    n_common = is_common.sum(axis=(1, 2))
+    larger_size = np.maximum((first != NO_FEATURE).sum(axis=1), (second != NO_FEATURE).sum(axis=1))
+    return n_common, larger_size, n_common == larger_size
 
 
-def compared(one: Ints, two: Ints) -> tuple[Ints, Ints, Bools]:
-    """Of two sets of features (n, k) for each instance: how many they share, the size of the larger, whether equal."""
-    shared = (one[:, :, None] == two[:, None, :]) & (one != NO_FEATURE)[:, :, None]
-    common, sizes = shared.sum(axis=(1, 2)), [(side != NO_FEATURE).sum(axis=1) for side in (one, two)]
-    larger = np.maximum(*sizes)
-    return common, larger, common == larger
+def _list_scores(explanation: Explanation) -> Floats:
+    """Return the scores of all selected features."""
+    return np.asarray(explanation.scores[explanation.features != NO_FEATURE])
 
 
-def _scored(explanation: Explanation) -> list[float]:
-    """The scores of all named features."""
-    return list(explanation.scores[explanation.features != NO_FEATURE].tolist())
+def compare_values(
+    scores: pd.DataFrame, repeated: pd.DataFrame, summary: pd.DataFrame, min_instances: int
+) -> pd.DataFrame:
+    """Return explainer_stability_metrics.csv: the values with either seed, on instances with scores of both.
 
-
-def valued(scores: pd.DataFrame, again: pd.DataFrame, order: pd.DataFrame, least: int) -> pd.DataFrame:
-    """explainer_stability_metrics.csv: each explainer's values with either seed, on instances scored with both.
-
-    `scores` and `again` are tables like scores.parquet; `order` says which rows are no values but facts about them.
-    From fewer than `least` instances no standard error is given.
+    `scores` and `repeated` are tables like scores.parquet; `summary` has the role of each metric. With fewer than
+    `min_instances` there is no standard error.
     """
-    facts = order.loc[order["role"] == "fact", "metric"].unique()
-    again = again[~again["metric"].isin(facts)]
-    keys = ["instance", *_KEYS]
-    some = scores["instance"].isin(again["instance"]) & ~scores["metric"].isin(facts)
-    plain = dict.fromkeys(_KEYS, object)  # the two have categories of their own
-    both = again.astype(plain).merge(scores[some].astype(plain), on=keys, suffixes=("_again", ""))
+    facts = summary.loc[summary["role"] == "fact", "metric"].unique()
+    repeated = repeated[~repeated["metric"].isin(facts)]
+    is_compared = scores["instance"].isin(repeated["instance"]) & ~scores["metric"].isin(facts)
+    plain = dict.fromkeys(_KEYS, object)  # the two tables have different categories
+    both = repeated.astype(plain).merge(
+        scores[is_compared].astype(plain), on=["instance", *_KEYS], suffixes=("_again", "")
+    )
     lines = []
     for (metric, variant, name), part in both.groupby(_KEYS, sort=False):
         columns = ("numerator", "denominator", "numerator_again", "denominator_again")
-        told = moved(*(part[column].to_numpy(float) for column in columns))
-        if len(part) < least:
-            told |= {"se": np.nan, "explainer_se": np.nan}
-        lines.append({"explainer": name, "metric": metric, "variant": variant, "instances": len(part), **told})
-    return pd.DataFrame(lines, columns=OF_METRICS)
+        errors = compute_seed_errors(*(part[column].to_numpy(float) for column in columns))
+        if len(part) < min_instances:
+            errors |= {"se": np.nan, "explainer_se": np.nan}
+        lines.append({"explainer": name, "metric": metric, "variant": variant, "instances": len(part), **errors})
+    return pd.DataFrame(lines, columns=METRICS_COLUMNS)
 
 
-def moved(n: Floats, d: Floats, n_again: Floats, d_again: Floats) -> dict[str, float]:
-    """Σn/Σd with either seed, and how sure it is: over instances, and over seeds of the explainer alone.
+def compute_seed_errors(n: Floats, d: Floats, n_again: Floats, d_again: Floats) -> dict[str, float]:
+    """Return Σn/Σd with either seed, and standard errors: over instances, and over explainer seeds alone.
 
-    Every instance draws for itself, so that n differences between two seeds tell the variance of one draw each:
-    half of the mean square, which the error of a mean of n such draws follows from. A ratio is taken as linear.
+    The explainer draws independently for each instance, so that half of the mean square of the n differences between
+    two seeds estimates the variance of one draw, and with it the error of a mean of n draws. Ratios are linearised.
     """
-    size, nothing = len(n), dict.fromkeys(("value", "value_again", "difference", "se", "explainer_se"), np.nan)
+    size, columns = len(n), ("value", "value_again", "difference", "se", "explainer_se")
     value = n.sum() / d.sum() if d.sum() else np.nan
     value_again = n_again.sum() / d_again.sum() if d_again.sum() else np.nan
-    nothing |= {"value": value, "value_again": value_again}
     if np.isnan(value) or np.isnan(value_again):
-        return nothing
+        return dict.fromkeys(columns, np.nan) | {"value": value, "value_again": value_again}
     ratio, mean = (n.sum() + n_again.sum()) / (d.sum() + d_again.sum()), (d.sum() + d_again.sum()) / (2 * size)
-    residual = (n - value * d) / d.mean()
-    gap = ((n - ratio * d) - (n_again - ratio * d_again)) / mean
-    se = np.sqrt((residual**2).sum() / (size * (size - 1))) if size > 1 else np.nan
-    return nothing | {
-        "difference": value_again - value,
-        "se": float(se),
-        "explainer_se": float(np.sqrt((gap**2).sum() / 2) / size),
-    }
+    residuals = (n - value * d) / d.mean()
+    differences = ((n - ratio * d) - (n_again - ratio * d_again)) / mean
+    se = float(np.sqrt((residuals**2).sum() / (size * (size - 1)))) if size > 1 else np.nan
+    explainer_se = float(np.sqrt((differences**2).sum() / 2) / size)
+    return dict(zip(columns, (value, value_again, value_again - value, se, explainer_se), strict=True))

@@ -1,4 +1,4 @@
-"""How likely an agreement of two rankings would be by chance: all orders of the explainers, or many of them."""
+"""Permutation tests of the agreement of two rankings: over all orders of the explainers, or a sample of them."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ from cfeval_cli.core import Floats, Ints
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.ranking import compute_rank_correlations
 
-EXACT = 8  # so many explainers have 40,320 orders; of more, some are drawn
-_DRAWS = 20_000
-_SAME = 1e-9  # as large as the observed one, but for rounding; two coefficients differ by far more
-_BLOCK = 1 << 19  # pairs held at once, which stay in the processor's own memory
+MAX_EXACT_EXPLAINERS = 8  # which have 40,320 orders; the orders of more explainers are sampled
+_N_SAMPLED_ORDERS = 20_000
+_TOLERANCE = 1e-9  # for rounding: two different coefficients differ by far more
+_MAX_PAIRS_PER_BLOCK = 1 << 19  # pairs of explainers held at once, which stay in the processor's cache
 
 
-def compute_permutation_p_values(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
-    """One-sided p (R, T) of τ and of ρ, for ranks (R, E) against ranks (T, E).
+def compute_permutation_p_values(ranks: Floats, reference_ranks: Floats) -> tuple[Floats, Floats]:
+    """Return the one-sided p (R, T) of τ and of ρ, for ranks (R, E) against reference ranks (T, E).
 
-    p is the share of orders of `theirs` that agree with `ours` at least as well as the real one does. Ties stay tied in
-    every order. NaN where the coefficient is undefined.
+    p is the share of orders of the reference whose coefficient is at least as large as the observed one. Ties stay tied
+    in every order. NaN where the coefficient is undefined.
     """
-    observed = [coefficient - _SAME for coefficient in compute_rank_correlations(ours, theirs)]
-    hits = [np.zeros(observed[0].shape), np.zeros(observed[0].shape)]
-    tried = 0
-    for orders in _orders(theirs.shape[-1], len(theirs)):
-        drawn = compute_rank_correlations(ours, theirs[:, orders].swapaxes(0, 1))
-        tried += len(orders)
-        for hit, coefficient, least in zip(hits, drawn, observed, strict=True):
-            hit += (coefficient >= least).sum(axis=0)
-    # of drawn orders the real one counts as one more, so that no p is zero
-    more = 0 if theirs.shape[-1] <= EXACT else 1
+    n_explainers = reference_ranks.shape[-1]
+    observed = compute_rank_correlations(ranks, reference_ranks)
+    n_extreme, n_orders = [np.zeros(coefficient.shape) for coefficient in observed], 0
+    for orders in _iterate_orders(n_explainers, len(reference_ranks)):
+        permuted = compute_rank_correlations(ranks, reference_ranks[:, orders].swapaxes(0, 1))
+        n_orders += len(orders)
+        for count, coefficients, threshold in zip(n_extreme, permuted, observed, strict=True):
+            count += (coefficients >= threshold - _TOLERANCE).sum(axis=0)
+    # The observed order counts as one more sampled order, so that no p is zero.
+    n_added = 0 if n_explainers <= MAX_EXACT_EXPLAINERS else 1
     p_tau, p_rho = (
-        np.where(np.isnan(o), np.nan, (h + more) / (tried + more)) for h, o in zip(hits, observed, strict=True)
+        np.where(np.isnan(coefficient), np.nan, (count + n_added) / (n_orders + n_added))
+        for coefficient, count in zip(observed, n_extreme, strict=True)
     )
     return p_tau, p_rho
 
 
-def _orders(size: int, rankings: int) -> Iterator[Ints]:
-    """All orders (n!, n) of so many things, or some drawn with a seed of their own, in blocks for so many rankings."""
-    block = max(1, _BLOCK // (max(1, rankings) * size**2))
-    if size <= EXACT:
-        every = np.array(list(permutations(range(size))), dtype=np.int64)
+def _iterate_orders(n_explainers: int, n_rankings: int) -> Iterator[Ints]:
+    """Yield all orders (n!, n) of the explainers, or a fixed sample of them, in blocks."""
+    step = max(1, _MAX_PAIRS_PER_BLOCK // (max(1, n_rankings) * n_explainers**2))
+    if n_explainers <= MAX_EXACT_EXPLAINERS:
+        orders = np.array(list(permutations(range(n_explainers))), dtype=np.int64)
     else:
-        every = make_stream(0, "permutation", size).permuted(np.tile(np.arange(size), (_DRAWS, 1)), axis=1)
-    yield from (every[start : start + block] for start in range(0, len(every), block))
+        identity = np.tile(np.arange(n_explainers), (_N_SAMPLED_ORDERS, 1))
+        orders = make_stream(0, "permutation", n_explainers).permuted(identity, axis=1)
+    yield from (orders[start : start + step] for start in range(0, len(orders), step))

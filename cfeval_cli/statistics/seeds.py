@@ -1,4 +1,4 @@
-"""What several seeds say of one figure: its mean, its spread, and how much of the spread sampling explains."""
+"""Values aggregated over seeds: their mean, their spread, and how much of the spread sampling instances explains."""
 
 from __future__ import annotations
 
@@ -11,74 +11,82 @@ import pandas as pd
 
 from cfeval_cli.core import Floats
 from cfeval_cli.statistics.bootstrap import compute_percentile_interval
-from cfeval_cli.statistics.hypothesis_tests import compute_bootstrap_p_values
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, compute_bootstrap_p_values
 
 COLUMNS = ["seeds", "mean", "deviation", "within", "between"]
 
-_NOTHING = 1e-12  # a mean that rounding makes of values whose sum is zero
+_ROUNDING = 1e-12  # the mean of values whose sum is zero but for rounding
 
 
 def aggregate_over_seeds(rows: pd.DataFrame, by: Sequence[str], value: str, error: str) -> pd.DataFrame:
-    """One line for each key in the columns `by`, in their first order, from one row for each key and seed.
+    """Return a row for each key in the columns `by`, in their first order, from one row for each key and seed.
 
     `error` is the standard error over instances within one seed. Rows without a value count as no seed.
     """
-    told = rows.assign(variance=np.where(rows[value].isna(), np.nan, rows[error] ** 2))
-    grouped = told.groupby(list(by), sort=False)
-    found = grouped[value].agg(seeds="count", mean="mean", deviation="std")
-    found["within"] = np.sqrt(grouped["variance"].mean())
-    # a variance cannot be negative, its estimate can
-    found["between"] = np.sqrt(np.maximum(0, found["deviation"] ** 2 - found["within"] ** 2))
-    return found.reset_index()[[*by, *COLUMNS]]
+    variance = np.where(rows[value].isna(), np.nan, rows[error] ** 2)
+    grouped = rows.assign(variance=variance).groupby(list(by), sort=False)
+    table = grouped[value].agg(seeds="count", mean="mean", deviation="std")
+    table["within"] = np.sqrt(grouped["variance"].mean())
+    # A variance cannot be negative, its estimate can.
+    table["between"] = np.sqrt(np.maximum(0, table["deviation"] ** 2 - table["within"] ** 2))
+    return table.reset_index()[[*by, *COLUMNS]]
 
 
-def resample_seed_means(values: Floats, draws: Sequence[Floats], resamples: int, rng: np.random.Generator) -> Floats:
-    """Means (R, J) over seeds as they might have come out: other seeds, and other instances within each.
+def resample_seed_means(values: Floats, resamples: Sequence[Floats], n_means: int, rng: np.random.Generator) -> Floats:
+    """Return means (R, J) over resampled seeds, with resampled instances within each.
 
-    `values` (S, J) has a row for each seed, `draws` for each seed what resamples of its instances gave (B, J); a seed
-    without any keeps its values. Columns stay paired: all see the same seeds and the same instances.
+    `values` (S, J) has a row for each seed; `resamples` has for each seed the values (B, J) in resamples of its
+    instances. A seed without resamples keeps its values. Columns are paired: all have the same seeds and instances.
     """
-    chosen = rng.integers(len(values), size=(resamples, len(values)))
-    total = np.zeros((resamples, values.shape[1]))
-    for seed, (value, drawn) in enumerate(zip(values, draws, strict=True)):
-        for place in range(len(values)):
-            here = np.flatnonzero(chosen[:, place] == seed)
-            total[here] += drawn[rng.integers(len(drawn), size=len(here))] if len(drawn) else value
-    return total / len(values)
+    n_seeds = len(values)
+    drawn_seeds = rng.integers(n_seeds, size=(n_means, n_seeds))
+    total = np.zeros((n_means, values.shape[1]))
+    for seed, (value, resampled) in enumerate(zip(values, resamples, strict=True)):
+        for position in range(n_seeds):
+            rows = np.flatnonzero(drawn_seeds[:, position] == seed)
+            total[rows] += resampled[rng.integers(len(resampled), size=len(rows))] if len(resampled) else value
+    return total / n_seeds
 
 
 def compute_seed_p_values(values: Floats, means: Floats) -> Floats:
-    """Two-sided p (J,) that a mean over seeds is zero, from its values (S, J) and the resamples (R, J) of their mean.
+    """Return the two-sided p (J,) that a mean over seeds is zero, from its values (S, J) and resampled means (R, J).
 
-    Resamples of few seeds vary too little. So never below Student's p of the values, nor below that of a sign test in
-    which all seeds agree: however clear two seeds are, two are few.
+    Resampled means of few seeds vary too little. So p is at least that of the t-test of the values, and at least that
+    of a sign test in which all seeds agree.
     """
     from scipy import stats
 
-    seeds, spread = len(values), values.std(axis=0, ddof=1)
-    size = np.abs(values.mean(axis=0)) * math.sqrt(seeds)
-    t = np.divide(size, spread, out=np.where(size > 0, np.inf, 0.0), where=spread > 0)
-    student = 2 * stats.t.sf(t, seeds - 1)
-    return np.asarray(np.maximum(np.maximum(compute_bootstrap_p_values(means), student), min(1.0, 0.5 ** (seeds - 1))))
+    n_seeds, deviation = len(values), values.std(axis=0, ddof=1)
+    scaled_mean = np.abs(values.mean(axis=0)) * math.sqrt(n_seeds)
+    t = np.divide(scaled_mean, deviation, out=np.where(scaled_mean > 0, np.inf, 0.0), where=deviation > 0)
+    p_t_test, p_sign_test = 2 * stats.t.sf(t, n_seeds - 1), min(1.0, 0.5 ** (n_seeds - 1))
+    return np.asarray(np.maximum(np.maximum(compute_bootstrap_p_values(means), p_t_test), p_sign_test))
 
 
 def compute_seed_interval(values: Floats, means: Floats, confidence: float) -> tuple[Floats, Floats]:
-    """Both ends (J,) of an interval for a mean over seeds: that of its resamples (R, J), wider for few seeds.
+    """Return both ends (J,) of the interval of a mean over seeds: that of the resampled means (R, J), widened.
 
-    By what a deviation of few values is too small, and by what Student's quantile is beyond the normal one.
+    It is widened by the bias of the standard deviation of few values, and by the ratio of Student's quantile to the
+    normal one.
     """
     from scipy import stats
 
-    seeds, level = len(values), (1 + confidence) / 2
-    wider = math.sqrt(seeds / (seeds - 1)) * float(stats.t.ppf(level, seeds - 1) / stats.norm.ppf(level))
+    n_seeds, level = len(values), (1 + confidence) / 2
+    ratio = float(stats.t.ppf(level, n_seeds - 1) / stats.norm.ppf(level))
+    factor = math.sqrt(n_seeds / (n_seeds - 1)) * ratio
     centre = means.mean(axis=0)
-    return compute_percentile_interval(centre + wider * (means - centre), confidence)
+    return compute_percentile_interval(centre + factor * (means - centre), confidence)
 
 
-def compute_required_seeds(mean: float, deviation: float, tests: int, level: float = 0.05) -> int | None:
-    """How many seeds of this mean and spread would tell it from zero among so many tests; None if no number would."""
-    if abs(mean) < _NOTHING:
+def compute_required_seeds(
+    mean: float, deviation: float, n_tests: int, level: float = SIGNIFICANCE_LEVEL
+) -> int | None:
+    """Return how many seeds with this mean and deviation make the mean significant among so many tests.
+
+    None if no number does.
+    """
+    if abs(mean) < _ROUNDING:
         return None
-    for_signs = 1 + math.log2(tests / level)
-    for_spread = (NormalDist().inv_cdf(1 - level / tests / 2) * deviation / mean) ** 2
-    return math.ceil(max(for_signs + 1e-9, for_spread))
+    by_sign_test = 1 + math.log2(n_tests / level)
+    by_deviation = (NormalDist().inv_cdf(1 - level / n_tests / 2) * deviation / mean) ** 2
+    return math.ceil(max(by_sign_test + 1e-9, by_deviation))

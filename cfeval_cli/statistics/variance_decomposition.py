@@ -1,4 +1,4 @@
-"""How much of the variance of a figure each factor explains."""
+"""Decomposition of the variance of a value into the shares that factors explain."""
 
 from __future__ import annotations
 
@@ -13,47 +13,49 @@ from cfeval_cli.core import Floats
 
 
 def decompose_variance(rows: pd.DataFrame, name: str, factors: Sequence[str]) -> dict[str, float]:
-    """For each factor what it adds to R² of a sum of effects, on average over the orders in which factors could enter.
+    """Return the Shapley value of each factor: what it adds to R² of a sum of effects, averaged over all orders.
 
-    They sum to the R² of all of them, whatever the design; 0 for each if there is no variance.
+    The shares sum to the R² of all factors, whatever the design; each is 0 if there is no variance.
     """
-    known = rows[rows[name].notna()]
-    sets = {factor: _dummies(known[factor]) for factor in factors}
-    explained: dict[frozenset[str], float] = {}
-    values = known[name].to_numpy(float)
-    for size in range(len(factors) + 1):
-        for some in combinations(factors, size):
-            explained[frozenset(some)] = compute_r_squared(values, [sets[factor] for factor in some])
-    found, many = dict.fromkeys(factors, 0.0), len(factors)
+    complete = rows[rows[name].notna()]
+    indicators = {factor: _encode_indicators(complete[factor]) for factor in factors}
+    values, n_factors = complete[name].to_numpy(float), len(factors)
+    r_squared = {
+        frozenset(subset): compute_r_squared(values, [indicators[factor] for factor in subset])
+        for size in range(n_factors + 1)
+        for subset in combinations(factors, size)
+    }
+    shares = dict.fromkeys(factors, 0.0)
     for factor in factors:
-        others = [one for one in factors if one != factor]
-        for size in range(many):
-            weight = factorial(size) * factorial(many - 1 - size) / factorial(many)
-            for some in combinations(others, size):
-                found[factor] += weight * (explained[frozenset((*some, factor))] - explained[frozenset(some)])
-    return found
+        others = [other for other in factors if other != factor]
+        for size in range(n_factors):
+            weight = factorial(size) * factorial(n_factors - 1 - size) / factorial(n_factors)
+            for subset in combinations(others, size):
+                shares[factor] += weight * (r_squared[frozenset((*subset, factor))] - r_squared[frozenset(subset)])
+    return shares
 
 
 def compute_interaction_share(rows: pd.DataFrame, name: str, factors: Sequence[str], pair: tuple[str, str]) -> float:
-    """What two factors together add to R² beyond the sum of all effects: how far the one depends on the other."""
-    known = rows[rows[name].notna()]
-    values, alone = known[name].to_numpy(float), [_dummies(known[factor]) for factor in factors]
-    both = _dummies(known[pair[0]].astype(str) + "\0" + known[pair[1]].astype(str))
-    return compute_r_squared(values, [*alone, both]) - compute_r_squared(values, alone)
+    """Return what the interaction of two factors adds to R² of the sum of all effects."""
+    complete = rows[rows[name].notna()]
+    values, effects = complete[name].to_numpy(float), [_encode_indicators(complete[factor]) for factor in factors]
+    interaction = _encode_indicators(complete[pair[0]].astype(str) + "\0" + complete[pair[1]].astype(str))
+    return compute_r_squared(values, [*effects, interaction]) - compute_r_squared(values, effects)
 
 
-def _dummies(column: pd.Series) -> Floats:
-    codes, names = pd.factorize(column, sort=True)
-    return np.eye(len(names))[codes]
+def _encode_indicators(column: pd.Series) -> Floats:
+    """Return a 0/1 column for each value."""
+    codes, levels = pd.factorize(column, sort=True)
+    return np.eye(len(levels))[codes]
 
 
 def compute_r_squared(values: Floats, columns: Sequence[Floats]) -> float:
-    """Of the least squares on a constant and some columns (n, c)."""
+    """Return R² of the least squares fit to a constant and some columns (n, c)."""
     centred = values - values.mean() if len(values) else values
     total = float(centred @ centred)
     if not columns or total <= 1e-15 * max(1, len(values)):
         return 0.0
     design = np.concatenate([np.ones((len(values), 1)), *columns], axis=1)
-    # dummies are not independent of each other, so that only a pseudoinverse has an answer
-    fitted = np.linalg.pinv(design.T @ design, hermitian=True) @ (design.T @ centred)
-    return float(1 - ((centred - design @ fitted) ** 2).sum() / total)
+    # Indicators are linearly dependent, so that only a pseudoinverse gives a solution.
+    coefficients = np.linalg.pinv(design.T @ design, hermitian=True) @ (design.T @ centred)
+    return float(1 - ((centred - design @ coefficients) ** 2).sum() / total)

@@ -1,4 +1,4 @@
-"""p-values against a full enumeration written out, and against scipy where it has the same definition."""
+"""p-values against a full enumeration, and against scipy where it has the same definition."""
 
 from itertools import combinations, permutations
 
@@ -12,8 +12,8 @@ from cfeval_cli.statistics import permutation
 from cfeval_cli.statistics.ranking import compute_ranks
 
 
-def p_values(u, v):
-    """Of two lists of values."""
+def compute_p_values(u, v):
+    """Return the p of τ and of ρ of two lists of values."""
     p_tau, p_rho = permutation.compute_permutation_p_values(*(compute_ranks(side[None], "lower") for side in (u, v)))
     return p_tau[0, 0], p_rho[0, 0]
 
@@ -39,11 +39,11 @@ def pairs(draw):
 
 
 @given(pairs())
-def test_every_order_is_tried_ties_included(pair):
+def test_p_values_enumerate_all_orders_with_ties(pair):
     u, v = pair
     orders = list(permutations(v.tolist()))
     expected = np.mean([tau(u, order) >= tau(u, v) - 1e-9 for order in orders])
-    p_tau, p_rho = p_values(u, v)
+    p_tau, p_rho = compute_p_values(u, v)
     assert p_tau == pytest.approx(expected)
     assume(len(set(u)) > 1 and len(set(v)) > 1)
     rho = np.corrcoef(average_ranks(u), average_ranks(v))[0, 1]
@@ -52,41 +52,43 @@ def test_every_order_is_tried_ties_included(pair):
 
 
 @given(st.permutations(range(6)), st.permutations(range(6)))
-def test_without_ties_taus_is_scipys_exact_one(u, v):
+def test_p_of_tau_without_ties_is_that_of_scipy(u, v):
     a, b = np.array(u, float), np.array(v, float)
-    assert p_values(a, b)[0] == pytest.approx(stats.kendalltau(a, b, method="exact", alternative="greater").pvalue)
+    assert compute_p_values(a, b)[0] == pytest.approx(
+        stats.kendalltau(a, b, method="exact", alternative="greater").pvalue
+    )
 
 
-def test_six_explainers_with_one_swap_too_many():
+def test_p_of_two_swaps_among_six_explainers():
     """τ = 11/15 = 0.733 has a one-sided p of 20/720."""
     u, v = np.arange(6.0), np.array([1.0, 0, 3, 2, 4, 5])
     assert tau(u, v) == pytest.approx(11 / 15)
-    assert p_values(u, v)[0] == pytest.approx(20 / 720)
-    assert p_values(u, u) == pytest.approx((1 / 720, 1 / 720))
+    assert compute_p_values(u, v)[0] == pytest.approx(20 / 720)
+    assert compute_p_values(u, u) == pytest.approx((1 / 720, 1 / 720))
 
 
-def test_a_constant_side_agrees_by_chance_only():
-    p_tau, p_rho = p_values(np.ones(4), np.arange(4.0))
+def test_constant_values_have_p_one():
+    p_tau, p_rho = compute_p_values(np.ones(4), np.arange(4.0))
     assert p_tau == 1 and np.isnan(p_rho)
 
 
-def test_beyond_eight_orders_are_drawn_and_no_p_is_zero():
+def test_orders_of_more_than_eight_explainers_are_sampled():
     rng = np.random.default_rng(0)
     u = np.arange(10.0)
-    assert 0 < p_values(u, u)[0] < 1e-3 and p_values(u, u) == p_values(u, u.copy())
+    assert 0 < compute_p_values(u, u)[0] < 1e-3 and compute_p_values(u, u) == compute_p_values(u, u.copy())
     for _ in range(3):
         v = u + rng.normal(scale=4, size=10)
         exact = stats.kendalltau(u, v, method="exact", alternative="greater").pvalue
-        assert p_values(u, v)[0] == pytest.approx(exact, abs=0.012)
+        assert compute_p_values(u, v)[0] == pytest.approx(exact, abs=0.012)
 
 
-def test_many_metrics_and_truths_at_once_are_each_by_itself(monkeypatch):
+def test_p_values_of_several_rankings_are_those_of_each_pair(monkeypatch):
     rng = np.random.default_rng(0)
     for size in (5, 9):
-        ours, theirs = (compute_ranks(rng.integers(0, 4, (n, size)).astype(float), "higher") for n in (3, 2))
-        p_tau, p_rho = permutation.compute_permutation_p_values(ours, theirs)
+        ranks, references = (compute_ranks(rng.integers(0, 4, (n, size)).astype(float), "higher") for n in (3, 2))
+        p_tau, p_rho = permutation.compute_permutation_p_values(ranks, references)
         for i in range(3):
             for j in range(2):
-                assert (p_tau[i, j], p_rho[i, j]) == pytest.approx(p_values(ours[i], theirs[j]))
-    monkeypatch.setattr(permutation, "_BLOCK", 2 * 81 * 700)  # in blocks of 700, the last one of fewer
-    assert permutation.compute_permutation_p_values(ours, theirs)[0] == pytest.approx(p_tau)
+                assert (p_tau[i, j], p_rho[i, j]) == pytest.approx(compute_p_values(ranks[i], references[j]))
+    monkeypatch.setattr(permutation, "_MAX_PAIRS_PER_BLOCK", 2 * 81 * 700)  # in blocks of 700, the last one of fewer
+    assert permutation.compute_permutation_p_values(ranks, references)[0] == pytest.approx(p_tau)

@@ -13,40 +13,42 @@ def sign(x):
 
 
 @given(st.integers(0, 9999), st.integers(2, 5), st.integers(2, 5), st.sampled_from(["higher", "lower"]))
-def test_likeness_of_every_two_runs_written_out(seed, runs, explainers, better):
+def test_stability_equals_a_loop_over_pairs_of_runs(seed, runs, explainers, better):
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 4, (runs, explainers)).astype(float)
     values[rng.random(values.shape) < 0.15] = np.nan
-    pairs = RunPairs.of(rng.integers(0, 2, (runs, 2)))
-    found = RankingStability.of(values, better, pairs)
-    for place, (one, other) in enumerate(combinations(range(runs), 2)):
-        assert (pairs.one[place], pairs.other[place]) == (one, other)
-        both = [e for e in range(explainers) if not np.isnan(values[[one, other], e]).any()]
-        assert found.there[place] == (not np.isnan(values[one]).all() and not np.isnan(values[other]).all())
+    pairs = RunPairs.from_settings(rng.integers(0, 2, (runs, 2)))
+    stability = RankingStability.compute(values, better, pairs)
+    for i, (first, second) in enumerate(combinations(range(runs), 2)):
+        assert (pairs.first[i], pairs.second[i]) == (first, second)
+        both = [e for e in range(explainers) if not np.isnan(values[[first, second], e]).any()]
+        assert stability.has_both[i] == (not np.isnan(values[first]).all() and not np.isnan(values[second]).all())
         if len(both) < 2:
-            assert np.isnan(found.tau[place])
+            assert np.isnan(stability.tau[i])
             continue
-        a, b = values[one, both], values[other, both]
-        signs = [(sign(a[i] - a[j]), sign(b[i] - b[j])) for i, j in combinations(range(len(both)), 2)]
+        a, b = values[first, both], values[second, both]
+        signs = [(sign(a[e] - a[f]), sign(b[e] - b[f])) for e, f in combinations(range(len(both)), 2)]
         if all(x == y == 0 for x, y in signs):
-            assert np.isnan(found.tau[place])  # two rankings that say nothing
+            assert np.isnan(stability.tau[i])
         else:
-            assert found.tau[place] == pytest.approx(np.mean([x * y + (x == y == 0) for x, y in signs]))
-        assert found.same[place] == all(x == y for x, y in signs)
+            assert stability.tau[i] == pytest.approx(np.mean([x * y + (x == y == 0) for x, y in signs]))
+        assert stability.same_ranks[i] == all(x == y for x, y in signs)
         best = max if better == "higher" else min
-        assert found.same_best[place] == ((a == best(a)) == (b == best(b))).all()
+        assert stability.same_best[i] == ((a == best(a)) == (b == best(b))).all()
 
 
 def test_pairs_that_differ_in_one_setting_only():
-    pairs = RunPairs.of(np.array([[0, 0], [0, 1], [1, 1]]))
-    assert pairs.only(0).tolist() == [False, False, True] and pairs.only(1).tolist() == [True, False, False]
+    pairs = RunPairs.from_settings(np.array([[0, 0], [0, 1], [1, 1]]))
+    assert pairs.differ_only_in(0).tolist() == [False, False, True]
+    assert pairs.differ_only_in(1).tolist() == [True, False, False]
 
 
-def test_a_line_tells_of_some_of_the_pairs():
-    likeness = RankingStability(
+def test_summary_of_selected_pairs():
+    stability = RankingStability(
         np.array([True, True, True, False]), np.array([1.0, 0.0, np.nan, np.nan]),
         np.array([True, False, False, False]), np.array([True, True, False, False]),
     )  # fmt: skip
-    told = likeness.line(np.ones(4, bool))
-    assert told == {"pairs": 2, "left_out": 1, "tau": 0.5, "tau_lowest": 0.0, "same": 0.5, "same_best": 1.0}
-    assert likeness.line(np.array([False, False, True, True])) == {"pairs": 0, "left_out": 1}
+    assert stability.summarise(np.ones(4, bool)) == {
+        "pairs": 2, "left_out": 1, "tau": 0.5, "tau_lowest": 0.0, "same": 0.5, "same_best": 1.0,
+    }  # fmt: skip
+    assert stability.summarise(np.array([False, False, True, True])) == {"pairs": 0, "left_out": 1}

@@ -12,21 +12,21 @@ from cfeval_cli.statistics.seeds import (
 )
 
 
-def test_mean_spread_and_what_sampling_explains_written_out():
+def test_mean_and_deviations_within_and_between_seeds():
     rows = pd.DataFrame(
         [("b", 1.0, 0.1), ("a", 2.0, 0.5), ("b", 3.0, 0.3), ("a", np.nan, 9.0), ("b", 5.0, 0.2)],
         columns=["name", "value", "error"],
     )
-    found = aggregate_over_seeds(rows, ["name"], "value", "error")
-    assert found["name"].tolist() == ["b", "a"] and found["seeds"].tolist() == [3, 1]
-    assert found["mean"].tolist() == [3.0, 2.0]
+    table = aggregate_over_seeds(rows, ["name"], "value", "error")
+    assert table["name"].tolist() == ["b", "a"] and table["seeds"].tolist() == [3, 1]
+    assert table["mean"].tolist() == [3.0, 2.0]
     within = ((0.01 + 0.09 + 0.04) / 3) ** 0.5
-    assert found["deviation"][0] == pytest.approx(2.0) and np.isnan(found["deviation"][1])
-    assert found["within"].tolist() == pytest.approx([within, 0.5])
-    assert found["between"][0] == pytest.approx((4.0 - within**2) ** 0.5)
+    assert table["deviation"][0] == pytest.approx(2.0) and np.isnan(table["deviation"][1])
+    assert table["within"].tolist() == pytest.approx([within, 0.5])
+    assert table["between"][0] == pytest.approx((4.0 - within**2) ** 0.5)
 
 
-def test_seeds_that_differ_less_than_sampling_explains_differ_by_nothing():
+def test_the_deviation_between_seeds_is_at_least_zero():
     rows = pd.DataFrame({"name": "a", "value": [1.0, 1.1], "error": [0.5, 0.5]})
     assert aggregate_over_seeds(rows, ["name"], "value", "error")["between"].tolist() == [0.0]
 
@@ -34,11 +34,11 @@ def test_seeds_that_differ_less_than_sampling_explains_differ_by_nothing():
 @pytest.mark.parametrize("number", range(4))
 def test_means_over_seeds_and_instances_have_the_spread_of_both(number):
     rng = np.random.default_rng(number)
-    seeds, columns, many = 5, 3, 40_000
+    seeds, columns, n_means = 5, 3, 40_000
     values = rng.normal(size=(seeds, columns))
     draws = [value + rng.normal(scale=0.7, size=(300, columns)) for value in values]
     draws[0] = np.empty((0, columns))  # one that was not resampled
-    drawn = resample_seed_means(values, draws, many, np.random.default_rng(1))
+    drawn = resample_seed_means(values, draws, n_means, np.random.default_rng(1))
     # by hand: a seed's mean and variance, of which one of five is drawn each time
     centre = np.array([d.mean(axis=0) if len(d) else v for d, v in zip(draws, values, strict=True)])
     inside = np.array([d.var(axis=0) if len(d) else np.zeros(columns) for d in draws])
@@ -51,35 +51,35 @@ def test_means_over_seeds_and_instances_have_the_spread_of_both(number):
     )  # columns stay paired
 
 
-def test_few_seeds_are_never_sure():
+def test_p_values_of_few_seeds_are_limited():
     clear = np.full((999, 1), 0.9)
-    seen = [compute_seed_p_values(np.full((seeds, 1), 0.9), clear)[0] for seeds in (2, 5, 6, 20)]
-    assert seen == [0.5, 0.0625, 0.03125, 2 / 1000]
+    p_values = [compute_seed_p_values(np.full((seeds, 1), 0.9), clear)[0] for seeds in (2, 5, 6, 20)]
+    assert p_values == [0.5, 0.0625, 0.03125, 2 / 1000]
     assert compute_seed_p_values(np.zeros((20, 1)), np.linspace(-1, 1, 999)[:, None])[0] == 1
     values = np.random.default_rng(0).normal(0.5, 1, size=(7, 3))
     assert (compute_seed_p_values(values, np.full((999, 3), 0.9)) >= stats.ttest_1samp(values, 0).pvalue - 1e-12).all()
 
 
-def test_an_interval_over_seeds_holds_the_true_mean_as_often_as_it_says():
+def test_the_interval_over_seeds_covers_the_mean():
     rng = np.random.default_rng(5)
-    held = []
+    is_covered = []
     for _ in range(300):
         true = rng.normal(0.2, 0.3, size=(5, 4))
         draws = [value + rng.normal(scale=0.05, size=(60, 4)) for value in true]
         low, high = compute_seed_interval(true, resample_seed_means(true, draws, 400, rng), 0.95)
-        held += ((low <= 0.2) & (high >= 0.2)).tolist()
-    assert 0.92 < np.mean(held) <= 0.99
+        is_covered += ((low <= 0.2) & (high >= 0.2)).tolist()
+    assert 0.92 < np.mean(is_covered) <= 0.99
 
 
 @pytest.mark.parametrize("tests", [1, 8])
-def test_as_many_seeds_as_are_needed_and_not_one_fewer_would_tell(tests):
+def test_the_required_number_of_seeds_is_the_smallest_that_is_significant(tests):
     for mean, deviation in ((0.4, 0.3), (-0.05, 0.6), (0.9, 0.01)):
-        enough = compute_required_seeds(mean, deviation, tests)
+        required = compute_required_seeds(mean, deviation, tests)
 
-        def told(seeds, mean=mean, deviation=deviation):
+        def compute_p(seeds, mean=mean, deviation=deviation):
             z = abs(mean) / (deviation / np.sqrt(seeds))
             return max(2 * stats.norm.sf(z), 2 * stats.binomtest(seeds, seeds, alternative="greater").pvalue) * tests
 
-        assert told(enough) <= 0.05 < told(enough - 1) + 1e-12
+        assert compute_p(required) <= 0.05 < compute_p(required - 1) + 1e-12
     assert compute_required_seeds(0.0, 0.3, tests) is None
-    assert compute_required_seeds((0.1 + 0.2 - 0.3) / 3, 0.3, tests) is None  # what rounding leaves of nothing
+    assert compute_required_seeds((0.1 + 0.2 - 0.3) / 3, 0.3, tests) is None  # zero but for rounding

@@ -15,10 +15,9 @@ from cfeval_cli.statistics.hierarchical import (
     MIN_FACTOR_LEVELS,
     CrossedValues,
     FactorLevels,
-    compute_resampling_p_value,
     list_factor_levels,
 )
-from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, adjust_holm
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, adjust_holm, compute_bootstrap_p_values
 from cfeval_cli.study.atlas.summary import MIN_CELL_SHARE, RUN_KEYS, AtlasSummary, Pair, compute_differences, pivot_runs
 from cfeval_cli.study.definitions import load_definitions
 
@@ -86,7 +85,7 @@ def check_claims(summary: AtlasSummary) -> list[ClaimResult]:
     """Test all claims as one family."""
     definitions = load_claims()
     estimates = [_TESTS[claim.test](_select_rows(summary.rows, claim), claim) for claim in definitions]
-    p = np.array([compute_resampling_p_value(one.resampled) if one.is_tested else 1.0 for one in estimates])
+    p = np.array([float(compute_bootstrap_p_values(one.resampled)) if one.is_tested else 1.0 for one in estimates])
     return [
         ClaimResult(definition, estimate, float(adjusted))
         for definition, estimate, adjusted in zip(definitions, estimates, adjust_holm(p), strict=True)
@@ -122,10 +121,12 @@ def _compute_claim_differences(rows: pd.DataFrame, claim: ClaimDefinition) -> pd
 
 def _estimate_mean(cells: CrossedValues, limit: float) -> ClaimEstimate:
     """Return the estimate for a mean that must be above a limit."""
-    mean, resampled = cells.mean(), cells.drawn()
+    mean, resampled = cells.compute_mean(), cells.resample_mean()
     low, high = compute_percentile_interval(resampled, _CONFIDENCE)
     interval = (float(low), float(high))
-    return ClaimEstimate(mean - limit, resampled - limit, cells.rows, cells.sets, cells.judges, mean, interval)
+    return ClaimEstimate(
+        mean - limit, resampled - limit, cells.n_rows, cells.n_data_sets, cells.n_judges, mean, interval
+    )
 
 
 def _estimate_lowest(cells: Sequence[CrossedValues], n_rows: int) -> ClaimEstimate:
@@ -133,24 +134,24 @@ def _estimate_lowest(cells: Sequence[CrossedValues], n_rows: int) -> ClaimEstima
     if not cells:
         nan = float("nan")
         return ClaimEstimate(nan, np.zeros(0), n_rows, 0, 0, nan, (nan, nan))
-    value = min(values.mean() for values in cells)
-    resampled = np.stack([values.drawn() for values in cells]).min(axis=0)
+    value = min(values.compute_mean() for values in cells)
+    resampled = np.stack([values.resample_mean() for values in cells]).min(axis=0)
     low, high = compute_percentile_interval(resampled, _CONFIDENCE)
-    n_data_sets, n_judges = min(values.sets for values in cells), min(values.judges for values in cells)
+    n_data_sets, n_judges = min(values.n_data_sets for values in cells), min(values.n_judges for values in cells)
     return ClaimEstimate(value, resampled, n_rows, n_data_sets, n_judges, value, (float(low), float(high)))
 
 
 def _test_difference(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
     """Compare the mean of the metrics with that of the others, in the same runs."""
     differences = _compute_claim_differences(rows, claim)
-    return _estimate_mean(CrossedValues.of(differences, claim.column), claim.limit)
+    return _estimate_mean(CrossedValues.from_rows(differences, claim.column), claim.limit)
 
 
 def _test_absolute_difference(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
     """Compare the metrics with the others, whichever has the larger value."""
     differences = _compute_claim_differences(rows, claim)
     differences[claim.column] = differences[claim.column].abs()
-    return _estimate_mean(CrossedValues.of(differences, claim.column), claim.limit)
+    return _estimate_mean(CrossedValues.from_rows(differences, claim.column), claim.limit)
 
 
 def _test_interaction(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
@@ -161,7 +162,7 @@ def _test_interaction(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstima
         sides.append(differences.groupby(["data", "judge", "seed", "k"])[claim.column].mean())
     both = pd.concat(sides, axis=1, join="inner", keys=list(_QUESTIONS)).dropna()
     interaction = (both[_QUESTIONS[0]] - both[_QUESTIONS[1]]).rename(claim.column).reset_index().assign(truth="")
-    return _estimate_mean(CrossedValues.of(interaction, claim.column), claim.limit)
+    return _estimate_mean(CrossedValues.from_rows(interaction, claim.column), claim.limit)
 
 
 def _test_highest(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
@@ -169,7 +170,7 @@ def _test_highest(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
     pairs, levels = _list_pairs(rows, claim.metrics), list_factor_levels(rows)
     values = pivot_runs(rows, claim.column)
     differences = [
-        CrossedValues.of(compute_differences(values, pairs, [other], claim.column), claim.column, levels)
+        CrossedValues.from_rows(compute_differences(values, pairs, [other], claim.column), claim.column, levels)
         for other in _list_compared_pairs(rows) if other not in pairs
     ]  # fmt: skip
     return _estimate_lowest(differences, len(rows))
@@ -179,7 +180,9 @@ def _test_none_reaches(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstim
     """Compare the highest mean of all metrics with a limit that it must be below."""
     levels = list_factor_levels(rows)
     cells = [_cross_values(rows, pair, claim.column, levels) for pair in _list_compared_pairs(rows)]
-    lowest = _estimate_lowest([CrossedValues(claim.limit - values.values, values.rows) for values in cells], len(rows))
+    lowest = _estimate_lowest(
+        [CrossedValues(claim.limit - values.values, values.n_rows) for values in cells], len(rows)
+    )
     interval = (claim.limit - lowest.interval[1], claim.limit - lowest.interval[0])
     return ClaimEstimate(
         lowest.value, lowest.resampled, lowest.n_rows, lowest.n_data_sets, lowest.n_judges,
@@ -188,7 +191,7 @@ def _test_none_reaches(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstim
 
 
 def _cross_values(rows: pd.DataFrame, pair: Pair, column: str, levels: FactorLevels) -> CrossedValues:
-    return CrossedValues.of(rows[(rows["metric"] == pair[0]) & (rows["variant"] == pair[1])], column, levels)
+    return CrossedValues.from_rows(rows[(rows["metric"] == pair[0]) & (rows["variant"] == pair[1])], column, levels)
 
 
 def _test_opposite_signs(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEstimate:
@@ -199,7 +202,7 @@ def _test_opposite_signs(rows: pd.DataFrame, claim: ClaimDefinition) -> ClaimEst
     n_metrics = counts["positive"] + counts["negative"]
     n_pairs = n_metrics * (n_metrics - 1) / 2
     opposite = (counts["positive"] * counts["negative"] / n_pairs.where(n_pairs > 0)).rename(claim.column)
-    return _estimate_mean(CrossedValues.of(opposite.reset_index(), claim.column), claim.limit)
+    return _estimate_mean(CrossedValues.from_rows(opposite.reset_index(), claim.column), claim.limit)
 
 
 _TESTS: dict[str, Callable[[pd.DataFrame, ClaimDefinition], ClaimEstimate]] = {

@@ -20,7 +20,7 @@ def write_rule(summary: AtlasSummary) -> str:
                 f"the atlas is inconclusive for {name}: no metric is significantly better than chance. Add data sets, "
                 "judges or seeds."
             )
-        metrics = [metric.pair[0] for metric in question.compared if metric.tau.known and metric.tau.low > 0]
+        metrics = [metric.pair[0] for metric in question.compared if metric.tau.has_interval and metric.tau.low > 0]
         believed[name] = list(dict.fromkeys(metrics))
     about = summary.atlas.description
     source = (

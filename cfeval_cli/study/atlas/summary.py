@@ -99,7 +99,7 @@ class QuestionSummary:
     @property
     def best(self) -> MetricSummary | None:
         """The metric with the highest mean τ; None if there are too few data sets or judges for an interval."""
-        return next((metric for metric in self.compared if metric.tau.known), None)
+        return next((metric for metric in self.compared if metric.tau.has_interval), None)
 
     @property
     def tied(self) -> list[MetricSummary]:
@@ -112,7 +112,7 @@ class QuestionSummary:
     @property
     def best_without_circular(self) -> MetricSummary | None:
         """The metric with the highest mean τ without circular rows and explainers."""
-        known = [metric for metric in self.compared if metric.tau_without_circular.known]
+        known = [metric for metric in self.compared if metric.tau_without_circular.has_interval]
         return max(known, key=lambda metric: metric.tau_without_circular.mean, default=None)
 
     @property
@@ -160,7 +160,7 @@ class AtlasSummary:
             for (metric, variant), part in rows.groupby(["metric", "variant"], sort=False)
         ]
         metrics.sort(key=lambda metric: (not metric.is_compared, -metric.tau.mean, metric.pair))
-        best = next((metric for metric in metrics if metric.is_compared and metric.tau.known), None)
+        best = next((metric for metric in metrics if metric.is_compared and metric.tau.has_interval), None)
         return QuestionSummary(question, metrics, {} if best is None else _compare_with_best(rows, best, metrics))
 
     @cached_property
@@ -198,7 +198,7 @@ class AtlasSummary:
         identifiable = self.rows[~self.rows["arbitrary"]]
         means = {
             str(truth): {
-                pair: CrossedValues.of(part, LEADING_TAU).mean()
+                pair: CrossedValues.from_rows(part, LEADING_TAU).compute_mean()
                 for pair, part in rows.groupby(["metric", "variant"])
             }
             for truth, rows in identifiable.groupby("truth")
@@ -224,10 +224,10 @@ class AtlasSummary:
 def _summarise_metric(rows: pd.DataFrame, levels: FactorLevels, n_cells: int, pair: Pair) -> MetricSummary:
     is_arbitrary = bool(rows["arbitrary"].any())
     not_circular = rows[~rows["circular"]]
+    n_resamples = dict.fromkeys(TAUS, 0) | {LEADING_TAU: N_RESAMPLES}
     taus = {
-        name: CrossedValues.of(rows, name, levels).told(draws=N_RESAMPLES if name == LEADING_TAU else 0)
-        for name in TAUS
-    }  # fmt: skip
+        name: CrossedValues.from_rows(rows, name, levels).estimate_mean(n_resamples=n_resamples[name]) for name in TAUS
+    }
     return MetricSummary(
         pair=pair,
         title=str(rows["title"].iloc[0]),
@@ -235,9 +235,9 @@ def _summarise_metric(rows: pd.DataFrame, levels: FactorLevels, n_cells: int, pa
         is_arbitrary=is_arbitrary,
         is_compared=not is_arbitrary and len(rows) >= MIN_CELL_SHARE * n_cells,
         taus=taus,
-        tau_without_circular=CrossedValues.of(not_circular, "tau_without_circular", levels).told(),
-        diagnosticity=CrossedValues.of(rows, "diagnosticity", levels).told(),
-        agreement=CrossedValues.of(rows, "agreement", levels).told(draws=0),
+        tau_without_circular=CrossedValues.from_rows(not_circular, "tau_without_circular", levels).estimate_mean(),
+        diagnosticity=CrossedValues.from_rows(rows, "diagnosticity", levels).estimate_mean(),
+        agreement=CrossedValues.from_rows(rows, "agreement", levels).estimate_mean(n_resamples=0),
         model_evaluations=float(rows["model_rows"].mean()),
         n_circular=int(rows["circular"].sum()),
         n_rows=len(rows),

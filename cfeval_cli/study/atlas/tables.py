@@ -55,7 +55,7 @@ def write_headline(question: QuestionSummary) -> QuestionHeadline:
     low, high = format_number(best.tau.low), format_number(best.tau.high)
     text = f"{best.title} ranks first (mean τ {format_number(best.tau.mean)}, 95 % CI [{low}, {high}])"
     text += f", statistically tied with {join_first_names(tied, _MAX_NAMED_METRICS)}" if tied else ""
-    points = [f"{best.tau.rows:,} rows: {best.tau.data} data sets, {best.tau.judges} judges."]
+    points = [f"{best.tau.n_rows:,} rows: {best.tau.n_data_sets} data sets, {best.tau.n_judges} judges."]
     if not tied:
         points.append("Every other metric is significantly worse.")
     if alternative is best:
@@ -73,10 +73,10 @@ def _describe_alternative(best: MetricSummary, alternative: MetricSummary) -> st
         f"{format_estimate(alternative.tau_without_circular)}."
     )
     own = best.tau_without_circular
-    if own.known or not own.rows:
+    if own.has_interval or not own.n_rows:
         return text
     return (
-        f"{text} {best.title} has {format_number(own.mean)} there ({own.data} data sets, {own.judges} judges, "
+        f"{text} {best.title} has {format_number(own.mean)} there ({own.n_data_sets} data sets, {own.n_judges} judges, "
         "no interval)."
     )
 
@@ -141,7 +141,7 @@ def _build_metric_row(metric: MetricSummary, question: QuestionSummary) -> Row:
         *(Cell(mean, form=_TWO_DIGITS) for mean in means),
         _build_estimate_cell(metric.diagnosticity), Cell(metric.agreement.mean, form=_TWO_DIGITS),
         Cell(metric.model_evaluations, form=COUNT) if metric.model_evaluations else Cell("shared"),
-        *(Cell(count, form=COUNT) for count in (metric.n_rows, metric.tau.data, metric.tau.judges)),
+        *(Cell(count, form=COUNT) for count in (metric.n_rows, metric.tau.n_data_sets, metric.tau.n_judges)),
     ]  # fmt: skip
     return Row(
         Title(

@@ -179,11 +179,11 @@ def _pivot_taus(table: pd.DataFrame, run: SweepRun, truth: str, subset: str, pai
 
 
 def _compute_stability(sweep: Sweep) -> pd.DataFrame:
-    pairs = RunPairs.of(sweep.encode_settings())
+    pairs = RunPairs.from_settings(sweep.encode_settings())
     settings = [*sweep.varied, "seed"]
-    selected = {key: pairs.only(place) for place, key in enumerate(settings) if pairs.differ[:, place].any()}
-    if len(pairs.one):
-        selected[ANY_SETTING] = np.ones(len(pairs.one), dtype=bool)
+    selected = {key: pairs.differ_only_in(place) for place, key in enumerate(settings) if pairs.differs[:, place].any()}
+    if len(pairs.first):
+        selected[ANY_SETTING] = np.ones(len(pairs.first), dtype=bool)
     rows = _concatenate(sweep, "metrics")
     rows = rows[(rows["better"] != "none") & rows["rung"].isna()]
     controls = {str(name) for name in rows.loc[rows["control"] == 1, "explainer"]}
@@ -193,11 +193,11 @@ def _compute_stability(sweep: Sweep) -> pd.DataFrame:
         values = of_metric.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
         by_subset = {ALL_EXPLAINERS: values, WITHOUT_CONTROLS: values.drop(columns=controls & set(values))}
         for subset, of_subset in by_subset.items():
-            stability = RankingStability.of(of_subset.to_numpy(float), of_metric["better"].iloc[0], pairs)
+            stability = RankingStability.compute(of_subset.to_numpy(float), of_metric["better"].iloc[0], pairs)
             of_truths = ranges.get((metric, variant, subset), {})
             for key, is_selected in selected.items():
                 names = {"metric": metric, "variant": variant, "subset": subset, "key": key}
-                lines.append({**names, **stability.line(is_selected), **of_truths})
+                lines.append({**names, **stability.summarise(is_selected), **of_truths})
     reported = dict.fromkeys(truth for run in sweep.runs for truth in run.record.settings.truth)
     range_columns = [column for truth in reported for column in make_range_columns(truth)]
     return pd.DataFrame(lines, columns=[*_STABILITY, *range_columns])

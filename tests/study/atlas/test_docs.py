@@ -97,11 +97,11 @@ def test_readme_states_best_metrics_with_their_evidence(summary):
     contribution, change = (summary.get_question(name) for name in ("contribution", "change"))
     assert contribution.is_conclusive and change.is_conclusive and contribution.tied and change.tied
     first, second = contribution.best, change.best
-    assert not first.n_circular and not second.tau_without_circular.known
+    assert not first.n_circular and not second.tau_without_circular.has_interval
 
     def write_evidence(best, confidence=""):
         low, high = format_number(best.tau.low), format_number(best.tau.high)
-        scope = f"{best.tau.data} data sets, {best.tau.judges} judges"
+        scope = f"{best.tau.n_data_sets} data sets, {best.tau.n_judges} judges"
         return f"({format_number(best.tau.mean)}{confidence} [{low}, {high}]; {scope})"
 
     statement = (

@@ -24,7 +24,7 @@ def test_best_metric_of_each_question_has_its_mean_and_size(summary):
         rows = summary.rows[(summary.rows["truth"] == truth) & is_best]
         tau = best[question].tau
         assert tau.mean == pytest.approx(rows[LEADING_TAU].mean())  # balanced: the mean of means is the mean
-        assert tau.low < tau.mean < tau.high and (tau.rows, tau.data, tau.judges) == (len(rows), 4, 4)
+        assert tau.low < tau.mean < tau.high and (tau.n_rows, tau.n_data_sets, tau.n_judges) == (len(rows), 4, 4)
 
 
 def test_metric_that_is_not_identifiable_is_not_compared(summary):
