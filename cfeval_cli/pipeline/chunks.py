@@ -51,7 +51,7 @@ class UnitResult:
     arrays: Arrays  # (n, …) by name
     cost: Cost = field(default_factory=Cost)
     note: str = ""  # the method of computation
-    fault: str = ""  # the reason why there is no result; not cached, because a second attempt may succeed
+    failure: str = ""  # the reason why there is no result; not cached, because a second attempt may succeed
 
     def to_cache_entry(self) -> Arrays:
         """Return the arrays to be cached."""
@@ -131,9 +131,9 @@ class JoinedResults:
     def __init__(self, name: str, size: int, scratch: Scratch) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}  # (N, …) by name
         self.cost = Cost()
-        self.faults: dict[int, str] = {}  # by position of the instance
-        self.cached = np.zeros(0, dtype=np.int64)  # positions whose results were in the cache
-        self.from_workers = np.zeros(0, dtype=np.int64)  # positions whose results come from other processes
+        self.failures: dict[int, str] = {}  # by position of the instance
+        self.cached_rows = np.zeros(0, dtype=np.int64)  # positions whose results were in the cache
+        self.worker_rows = np.zeros(0, dtype=np.int64)  # positions whose results come from other processes
         self._name, self._size, self._scratch = name, size, scratch
         self._bytes_in_memory = 0
         self._notes: dict[str, int] = {}  # with the first instance of each
@@ -148,8 +148,8 @@ class JoinedResults:
         self.cost += result.cost
         if result.note:
             self._notes[result.note] = min(span.start, self._notes.get(result.note, span.start))
-        if result.fault:
-            self.faults[span.start] = result.fault
+        if result.failure:
+            self.failures[span.start] = result.failure
         if self.arrays and result.arrays.keys() != self.arrays.keys():
             names = ", ".join(sorted(result.arrays.keys() ^ self.arrays.keys()))
             raise Failure(f"{self._name} gave {names} for some instances only.")
@@ -200,24 +200,24 @@ def compute_in_chunks(
     """
     joined = JoinedResults(computation.name, len(computation), scratch)
     missing = _look_up(computation, cache, joined)
-    joined.cached = computation.get_positions(np.setdiff1d(np.arange(computation.n_units), missing))
-    if 0 < len(joined.cached) < len(computation):
-        log.info("%s: %s of %s are cached", computation.name, f"{len(joined.cached):,}", f"{len(computation):,}")
-    advance(len(joined.cached))
+    joined.cached_rows = computation.get_positions(np.setdiff1d(np.arange(computation.n_units), missing))
+    if 0 < len(joined.cached_rows) < len(computation):
+        log.info("%s: %s of %s are cached", computation.name, f"{len(joined.cached_rows):,}", f"{len(computation):,}")
+    advance(len(joined.cached_rows))
     chunks = np.split(missing, computation.get_chunk_ends(len(missing))[:-1]) if len(missing) else []
-    from_workers, unsaved, last_write = [joined.from_workers], dict[bytes, Arrays](), time.perf_counter()
+    from_workers, unsaved, last_write = [joined.worker_rows], dict[bytes, Arrays](), time.perf_counter()
     try:
         for units, (results, is_from_worker) in zip(chunks, _compute(computation, executor, chunks), strict=True):
             from_workers += [computation.get_positions(units)] * is_from_worker
             keys = computation.compute_keys(units.tolist())
             for unit, key, result in zip(units.tolist(), keys, results, strict=True):
                 span = computation.get_span(unit)
-                if not result.fault:
+                if not result.failure:
                     unsaved[key] = result.to_cache_entry()
                 elif strict:
                     instance = computation.inputs[0][span][0]
                     raise Failure(
-                        f"{computation.name}, instance {instance}: {result.fault}. With strict=false the run goes on "
+                        f"{computation.name}, instance {instance}: {result.failure}. With strict=false the run goes on "
                         "without it."
                     )
                 joined.add(span, result)
@@ -227,7 +227,7 @@ def compute_in_chunks(
             advance(len(computation.get_positions(units)))
     finally:  # also after an error or an interruption
         cache.put(computation.section, unsaved)
-    joined.from_workers = np.concatenate(from_workers)
+    joined.worker_rows = np.concatenate(from_workers)
     return joined
 
 

@@ -146,11 +146,13 @@ def compute_explanations(
     )  # fmt: skip
     joined = compute_in_chunks(computation, executor, cache, advance, scratch or Scratch(), strict=strict)
     explanation = Explanation(joined.arrays["features"], joined.arrays["scores"])
-    cost = _get_fit_cost(job, section, cache, is_cached=len(joined.cached) == len(rows)) + joined.cost
-    result = ExplainerResult(explanation, cost, len(joined.cached), joined.faults, joined.cached, joined.from_workers)
+    cost = _get_fit_cost(job, section, cache, is_cached=len(joined.cached_rows) == len(rows)) + joined.cost
+    result = ExplainerResult(
+        explanation, cost, len(joined.cached_rows), joined.failures, joined.cached_rows, joined.worker_rows
+    )
     if result.failures:
-        n_faults = f"{len(result.failures):,} of {len(rows):,}"
-        log.warning("%s: no explanation of %s instances: %s", job.component, n_faults, result.failure_summary)
+        n_failures = f"{len(result.failures):,} of {len(rows):,}"
+        log.warning("%s: no explanation of %s instances: %s", job.component, n_failures, result.failure_summary)
     return result
 
 
@@ -173,8 +175,8 @@ def check_explanations(job: ExplanationJob, result: ExplainerResult, tolerance: 
         return
     for origin, rows in draw_verified_instances(job.seed, job.name, result.cached_rows, result.worker_rows).items():
         for row, repeated in zip(rows.tolist(), _explain_chunk(job, rows), strict=True):
-            if repeated.fault:
-                details = (job.component, job.rows.ids[row], repeated.fault)
+            if repeated.failure:
+                details = (job.component, job.rows.ids[row], repeated.failure)
                 log.warning("%s, instance %s: could not be compared with a second computation: %s", *details)
             elif row not in result.failures:
                 _check_equal(job, result.explanation, row, repeated, tolerance, origin)
@@ -212,7 +214,7 @@ def _explain_chunk(job: ExplanationJob, positions: Ints) -> list[UnitResult]:
         return _explain_groups(job, [position[None] for position in positions])
     if job.timeout is None:
         results = _explain_groups(job, [positions])
-        if len(positions) == 1 or not all(result.fault for result in results):
+        if len(positions) == 1 or not all(result.failure for result in results):
             return results
     # One by one, so that only the instances that cannot be explained have no explanation.
     return [result for position in positions for result in _explain_groups(job, [position[None]])]
@@ -260,12 +262,12 @@ def _explain_batch(job: ExplanationJob, batch: Batch) -> Explanation | str:
 def _create_result(output: Explanation | str, row: int, codes: Codes) -> UnitResult:
     """Return the explanation of one instance of a batch, or the reason why there is none."""
     if isinstance(output, str):
-        return UnitResult(_NO_RESULT, fault=output)
+        return UnitResult(_NO_RESULT, failure=output)
     is_selected = output.features[row] != NO_FEATURE
     features, scores = output.features[row][is_selected], output.scores[row][is_selected]
     problem = describe_invalid_explanation(features, scores, codes)
     if problem:
-        return UnitResult(_NO_RESULT, fault=problem)
+        return UnitResult(_NO_RESULT, failure=problem)
     return UnitResult({"features": features[None], "scores": scores[None]})
 
 

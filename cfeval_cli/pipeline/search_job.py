@@ -84,7 +84,7 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
     These evaluations are not part of any component's cost.
     """
     counterfactuals = Counterfactuals(**joined.arrays)
-    verified = draw_verified_instances(job.seed, job.component, joined.cached, joined.from_workers)
+    verified = draw_verified_instances(job.seed, job.component, joined.cached_rows, joined.worker_rows)
     for origin, positions in verified.items():
         rows, edits = job.rows.take(positions), counterfactuals.take(positions)
         client = Ledger().open_client(job.model, job.access, job.component, padded=job.dataset.padded)

@@ -130,7 +130,7 @@ def _compute_chunk(job: TruthJob, positions: Ints) -> list[UnitResult]:
 def _check_values(context: RunContext, job: TruthJob, name: str, joined: JoinedResults) -> None:
     """Compute a few values from the cache and from worker processes again; Failure if one differs."""
     tolerance = get_tolerance(context.probabilities)
-    verified = draw_verified_instances(context.plan.settings.seed, name, joined.cached, joined.from_workers)
+    verified = draw_verified_instances(context.plan.settings.seed, name, joined.cached_rows, joined.worker_rows)
     for origin, positions in verified.items():
         first = joined.arrays["importance"][positions]
         second = _compute_chunk(job, positions)[0].arrays["importance"]

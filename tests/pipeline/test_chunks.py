@@ -201,8 +201,8 @@ def test_parts_are_joined_whoever_computed_them_and_whenever(tmp_path, monkeypat
     run(replace(work(), inputs=(IDS[20:32], INPUTS[20:32]), compute=later), cache=cache)
     mixed, warm = run(work(), WORKERS, cache), run(work(), cache=cache)
     assert same(mixed, plain) and same(warm, plain)
-    assert mixed.cached.tolist() == list(range(20, 32)) and not set(mixed.cached) & set(mixed.worker_rows)
-    assert len(warm.cached) == SIZE and len(warm.worker_rows) == 0
+    assert mixed.cached_rows.tolist() == list(range(20, 32)) and not set(mixed.cached_rows) & set(mixed.worker_rows)
+    assert len(warm.cached_rows) == SIZE and len(warm.worker_rows) == 0
 
 
 def later(shared, places):
@@ -223,7 +223,7 @@ def test_faults_are_reported_and_not_stored(tmp_path):
     done = run(work({8: "cannot"}), cache=cache)
     assert done.failures == {8: "cannot"}
     again = run(work(), cache=cache)
-    assert again.failures == {} and np.setdiff1d(np.arange(SIZE), again.cached).tolist() == [8, 9, 10, 11]
+    assert again.failures == {} and np.setdiff1d(np.arange(SIZE), again.cached_rows).tolist() == [8, 9, 10, 11]
     with pytest.raises(Failure, match=r"name, instance 1008: cannot\. With strict=false the run goes on without it\."):
         run(work({8: "cannot"}), strict=True)
 
@@ -231,7 +231,7 @@ def test_faults_are_reported_and_not_stored(tmp_path):
 def test_without_a_section_nothing_is_looked_up_or_stored(tmp_path):
     cache = Disk(str(tmp_path))
     for _ in range(2):
-        assert len(run(work(section=Section(None, "label")), cache=cache).cached) == 0
+        assert len(run(work(section=Section(None, "label")), cache=cache).cached_rows) == 0
     assert cache.sections() == []
 
 
@@ -243,7 +243,7 @@ def test_what_is_no_part_is_computed_again(tmp_path):
     keys = work().compute_keys(range(4))
     cache.put(SECTION, dict(zip(keys, odd, strict=True)))
     again = run(work(), cache=cache)
-    assert same(again, plain) and again.cached.tolist() == list(range(16, SIZE))
+    assert same(again, plain) and again.cached_rows.tolist() == list(range(16, SIZE))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_what_is_no_part_is_computed_again(tmp_path):
 def test_a_part_comes_back_to_the_bit(cost):
     part = UnitResult({"a": np.array([np.nan, -0.0])}, cost, "with ünusual words")
     back = UnitResult.from_cache_entry(part.to_cache_entry())
-    assert (back.cost, back.note, back.fault) == (cost, part.note, "")
+    assert (back.cost, back.note, back.failure) == (cost, part.note, "")
     assert back.arrays["a"].tobytes() == part.arrays["a"].tobytes()
 
 
@@ -274,7 +274,7 @@ def test_what_breaks_off_is_stored_and_little_is_written_one_by_one(tmp_path, mo
         with pytest.raises(Interrupted):
             run(replace(work(), compute=broken), cache=cache)
         assert [n_entries for n_entries in written if n_entries] == wanted
-        assert run(work(), cache=cache).cached.tolist() == list(range(36))
+        assert run(work(), cache=cache).cached_rows.tolist() == list(range(36))
         written.clear()
 
 

@@ -95,7 +95,7 @@ def test_moved_embeddings_are_stored_and_found_again(search, tmp_path):
     one, two = (run(job(search, Access.GRADIENT), cache=cache) for _ in range(2))
     same(edits(one), edits(two))
     assert one.cost.rows == two.cost.rows and edits(one).vectors is not None
-    assert len(one.cached) == 0 and len(two.cached) == 70
+    assert len(one.cached_rows) == 0 and len(two.cached_rows) == 70
 
 
 @pytest.mark.parametrize("search", [Small(), Continuous(steps=20, restarts=1)], ids=lambda one: one.title)
