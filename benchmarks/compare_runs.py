@@ -138,7 +138,7 @@ def read_table(path: Path) -> pd.DataFrame:
     return table.drop(columns=[name for name in table if name in TEXT])
 
 
-def keys_of(name: str, table: pd.DataFrame) -> list[str]:
+def make_set_keys(name: str, table: pd.DataFrame) -> list[str]:
     """Return the key columns of a table."""
     settings = [column for column in table if column.startswith("setting.")]
     return [*settings, *(key for key in [*KEYS[name], "instance"] if key in table)]
@@ -146,7 +146,7 @@ def keys_of(name: str, table: pd.DataFrame) -> list[str]:
 
 def digest(name: str, table: pd.DataFrame) -> pd.DataFrame:
     """Return the number, the sum and the weighted sum of each column in each group of rows."""
-    keys = keys_of(name, table)
+    keys = make_set_keys(name, table)
     groups = [key for key in keys if key not in NUMBERED]
     values = [column for column in table if column not in keys]
     number = next(key for key in NUMBERED if key in table)
@@ -212,7 +212,7 @@ class Mapping:
     def keys(self, name: str, old: pd.DataFrame) -> pd.DataFrame:
         """Return the keys of the rows of a table as the new table has them."""
         new_keys, rows = self.new_keys(name, old.columns), []
-        columns = {key: self.column(name, key)[0] for key in keys_of(name, old)}
+        columns = {key: self.column(name, key)[0] for key in make_set_keys(name, old)}
         columns = {key: target for key, target in columns.items() if target is not None}
         for cells in old[list(columns)].itertuples(index=False, name=None):
             row = dict(new_keys)
@@ -257,7 +257,7 @@ def compare_tables(name: str, old: pd.DataFrame, path: Path, mapping: Mapping) -
     if not path.exists():
         return 0, [f"{path.name} is missing"]
     new = read_table(path)
-    keys, keyed = keys_of(name, old), mapping.keys(name, old)
+    keys, keyed = make_set_keys(name, old), mapping.keys(name, old)
     compared, lines = 0, []
     for column in [column for column in old if column not in keys]:
         target, where = mapping.column(name, column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from cfeval_cli.core import ModelSpec
-from cfeval_cli.core.ranking import top
+from cfeval_cli.core.ranking import find_top_k
 from cfeval_cli.pipeline import explain as explain_stage
 from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
@@ -39,7 +39,7 @@ def ready(made, dataset, model):
 
 def reference_features(study, k):
     """The k features (n, k) that LR names."""
-    return top(study.truth("signed"), k)
+    return find_top_k(study.truth("signed"), k)
 
 
 # One explainer, and the search for the features that it named, without a display of how far they are.

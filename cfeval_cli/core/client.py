@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core.cost import Cost
 from cfeval_cli.core.data import ABSENT, NO_FEATURE, Bools, Codes, Floats, Ints
-from cfeval_cli.core.memory import asked_once
+from cfeval_cli.core.memory import evaluate_unique_rows
 from cfeval_cli.core.model import (
     DESCRIPTIONS,
     Access,
@@ -48,56 +48,58 @@ _Answer = TypeVar("_Answer")
 Query = Callable[[Codes], NDArray[Any]]  # that a model answers: classes (n,) or probabilities (n, C) of rows
 
 
-def directly(question: Query, codes: Codes) -> NDArray[Any]:
+def evaluate_directly(question: Query, codes: Codes) -> NDArray[Any]:
     """A question put to the model now, by itself."""
     return question(codes)
 
 
 class Ledger:
-    """What each component asked of the model, and how long it took; if `watching`, how deep it looked.
+    """What each component asked of the model, and how long it took; if `records_depth`, how deep it looked.
 
     `ask` puts the questions of its gates to a model that is not asked in a cheaper way.
     """
 
-    def __init__(self, *, watching: bool = False, ask: Callable[[Query, Codes], NDArray[Any]] = directly) -> None:
-        self.ask = ask
+    def __init__(
+        self, *, records_depth: bool = False, evaluate: Callable[[Query, Codes], NDArray[Any]] = evaluate_directly
+    ) -> None:
+        self.evaluate = evaluate
         self.rows: Counter[str] = Counter()
         self.calls: defaultdict[str, float] = defaultdict(float)
-        self.watching = watching
+        self.records_depth = records_depth
         self.depths: dict[str, InspectionDepth] = {}
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.inside: defaultdict[str, float] = defaultdict(float)
+        self.model_seconds: defaultdict[str, float] = defaultdict(float)
 
-    def book(self, component: str, cost: Cost) -> None:
+    def record(self, component: str, cost: Cost) -> None:
         """Write work that was done elsewhere to a component's account."""
         self.rows[component] += cost.rows
         self.calls[component] += cost.calls
         self.seconds[component] += cost.seconds
-        self.inside[component] += cost.inside
+        self.model_seconds[component] += cost.model_seconds
 
     def add(self, component: str, other: Ledger) -> None:
         """Write all that another ledger has to one account."""
         for one in list(other.rows):
-            self.book(component, other.cost(one))
+            self.record(component, other.get_cost(one))
 
-    def cost(self, component: str) -> Cost:
+    def get_cost(self, component: str) -> Cost:
         """What stands on a component's account."""
-        return Cost(self.rows[component], self.calls[component], self.seconds[component], self.inside[component])
+        return Cost(self.rows[component], self.calls[component], self.seconds[component], self.model_seconds[component])
 
-    def look(self, component: str, depth: InspectionDepth) -> None:
+    def record_depth(self, component: str, depth: InspectionDepth) -> None:
         """Write down how deep a component looked."""
-        self.depths[component] = max(depth, self.depth(component))
+        self.depths[component] = max(depth, self.get_depth(component))
 
-    def depth(self, component: str) -> InspectionDepth:
+    def get_depth(self, component: str) -> InspectionDepth:
         """How deep an asker has looked."""
         return self.depths.get(component, InspectionDepth.PREDICTIONS)
 
     @contextmanager
-    def clock(self, component: str) -> Iterator[None]:
+    def measure_time(self, component: str) -> Iterator[None]:
         """Write the time that passes to a component's account."""
         begun = time.perf_counter()
         yield
-        self.book(component, Cost(seconds=time.perf_counter() - begun))
+        self.record(component, Cost(seconds=time.perf_counter() - begun))
 
     def open_client(self, model: Model, access: Access, component: str, *, padded: bool = False) -> ModelClient:
         """A gate whose rows are written to the component's account; rows are `padded` if they may end early."""
@@ -118,9 +120,9 @@ class ModelClient:
         # made once: questions that are the same are put together
         self._answer: Query | None = None
         if isinstance(model, Probabilistic):
-            self._answer = partial(self._timed, asked_once, model.predict_proba)
+            self._answer = partial(self._timed, evaluate_unique_rows, model.predict_proba)
         elif isinstance(model, Classifier):
-            self._answer = partial(self._timed, asked_once, model.predict)
+            self._answer = partial(self._timed, evaluate_unique_rows, model.predict)
 
     @property
     def has_linear_logit(self) -> bool:
@@ -134,7 +136,7 @@ class ModelClient:
         if self._binary is not None:
             return (self._timed(self._binary.predict_positive, codes) > 0.5).astype(np.int64)
         self._check(codes)
-        answer = self._ledger.ask(self._answer or self._of(Classifier).predict, codes)
+        answer = self._ledger.evaluate(self._answer or self._of(Classifier).predict, codes)
         return _likeliest(answer) if isinstance(self._model, Probabilistic) else np.asarray(answer, dtype=np.int64)
 
     def predict_with_proba(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
@@ -155,7 +157,9 @@ class ModelClient:
         self._watch(codes)
         self._check(codes)
         answer = self._answer if isinstance(self._model, Probabilistic) else None
-        return np.asarray(self._ledger.ask(answer or self._of(Probabilistic).predict_proba, codes), dtype=np.float64)
+        return np.asarray(
+            self._ledger.evaluate(answer or self._of(Probabilistic).predict_proba, codes), dtype=np.float64
+        )
 
     def predict_class_proba(self, codes: Codes, of: Ints) -> Floats:
         """The probability (n,) of each row's class `of`."""
@@ -180,7 +184,7 @@ class ModelClient:
             )
             return labels != of.take(everyone), probability
         self._ask(Access.LABEL, len(values))
-        if self._ledger.watching:
+        if self._ledger.records_depth:
             self._watch(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
         positive = self._timed(self._editable.predict_edited, codes, features, rows, values)
         was = (of == 1).take(rows)
@@ -333,8 +337,8 @@ class ModelClient:
             raise Failure(
                 f"{self._component} declares {self.access.name.lower()} access but uses {needed.name.lower()} access."
             )
-        if self._ledger.watching and needed in _DEPTHS:
-            self._ledger.look(self._component, _DEPTHS[needed])
+        if self._ledger.records_depth and needed in _DEPTHS:
+            self._ledger.record_depth(self._component, _DEPTHS[needed])
 
     def _ask(self, needed: Access, rows: int) -> None:
         self._permit(needed)
@@ -345,7 +349,7 @@ class ModelClient:
         begun = time.perf_counter()
         answer = function(*arguments)
         self._ledger.calls[self._component] += 1
-        self._ledger.inside[self._component] += time.perf_counter() - begun
+        self._ledger.model_seconds[self._component] += time.perf_counter() - begun
         return answer
 
     def _check(self, codes: Codes) -> None:
@@ -355,8 +359,8 @@ class ModelClient:
 
     def _watch(self, codes: Codes) -> None:
         """Write down if features of an input are deleted, of which no prediction of a whole input tells."""
-        if self._ledger.watching and self._deleted(codes):
-            self._ledger.look(self._component, InspectionDepth.EFFECTS)
+        if self._ledger.records_depth and self._deleted(codes):
+            self._ledger.record_depth(self._component, InspectionDepth.EFFECTS)
 
     def _deleted(self, codes: Codes) -> bool:
         """Whether features are absent that no whole input lacks; one that may end early lacks the last ones."""

@@ -20,7 +20,7 @@ class Cost:
     rows: int = 0  # asked of the model
     calls: float = 0.0  # in which the model answered; of one that several share, a part
     seconds: float = 0.0  # of one core
-    inside: float = 0.0  # of these, within the model
+    model_seconds: float = 0.0  # of these, within the model
 
     def __add__(self, other: Cost) -> Cost:
         """Of both together."""
@@ -28,15 +28,15 @@ class Cost:
             self.rows + other.rows,
             self.calls + other.calls,
             self.seconds + other.seconds,
-            self.inside + other.inside,
+            self.model_seconds + other.model_seconds,
         )
 
     def __sub__(self, other: Cost) -> Cost:
         """What came after the other."""
-        return self + Cost(-other.rows, -other.calls, -other.seconds, -other.inside)
+        return self + Cost(-other.rows, -other.calls, -other.seconds, -other.model_seconds)
 
-    def shared(self, size: int) -> list[Cost]:
+    def split(self, size: int) -> list[Cost]:
         """Shared out alike; of rows, which are whole, the first have one more."""
         rows, more = divmod(self.rows, size)
-        parts = (self.calls / size, self.seconds / size, self.inside / size)
+        parts = (self.calls / size, self.seconds / size, self.model_seconds / size)
         return [Cost(rows + (place < more), *parts) for place in range(size)]

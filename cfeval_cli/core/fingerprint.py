@@ -41,7 +41,7 @@ _READS = re.compile(
 _RUNS_TEXT = ("exec", "eval")  # as builtins; methods of these names, such as those of torch and pandas, are harmless
 
 
-def of_component(component: Any, *, hash_folders: bool = True) -> str | None:
+def hash_component(component: Any, *, hash_folders: bool = True) -> str | None:
     """A hash of a component's class, settings, code and whatever else its results depend on; None if not all is known.
 
     A file that a setting names counts by its content. A class that is neither cfeval's nor of an installed package may
@@ -65,7 +65,7 @@ def _described(value: Any, hash_folders: bool) -> Any:
         return [_described(item, hash_folders) for item in value]
     if callable(value) or type(value).__module__ in ("builtins", "numpy"):
         raise TypeError(f"{value!r} is not a plain value")
-    told = {"code": of_code(value.__class__), "holds": _described(vars(value), hash_folders)}
+    told = {"code": hash_code(value.__class__), "holds": _described(vars(value), hash_folders)}
     if isinstance(value, Fingerprinted):
         fingerprint = value.fingerprint()
         if fingerprint is None:
@@ -96,26 +96,26 @@ def _with_content(text: str, hash_folders: bool) -> Any:
 
 def _is_users(kind: type) -> bool:
     """Whether a class is a user's own, neither cfeval's nor of an installed package."""
-    path = source_of(kind.__module__)
+    path = find_source(kind.__module__)
     return kind.__module__.partition(".")[0] != "cfeval_cli" and (path is None or not _installed(path))
 
 
-def of_work(code: type, *parts: Any) -> str | None:
+def hash_work(code: type, *parts: Any) -> str | None:
     """A hash of all that some work depends on, the code that does it included; None if a part is not known."""
     if None in parts:
         return None
-    return _hash(json.dumps(parts, sort_keys=True), of_code(code))
+    return _hash(json.dumps(parts, sort_keys=True), hash_code(code))
 
 
-def of_subject(dataset: Dataset, model: Model) -> str | None:
+def hash_data_and_model(dataset: Dataset, model: Model) -> str | None:
     """A hash of what is explained: the data and the trained model, or None if the model does not say what it is."""
     kind: Any = model.__class__
     if isinstance(model, Fingerprinted):
         fingerprint = model.fingerprint()
-        return None if fingerprint is None else _hash(dataset.fingerprint, of_code(kind), fingerprint)
+        return None if fingerprint is None else _hash(dataset.fingerprint, hash_code(kind), fingerprint)
     if not isinstance(model, HasArrays):
         return None
-    digest = sha256(f"{dataset.fingerprint} {of_code(kind)}".encode())
+    digest = sha256(f"{dataset.fingerprint} {hash_code(kind)}".encode())
     for name, array in sorted(model.to_arrays().items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -123,7 +123,7 @@ def of_subject(dataset: Dataset, model: Model) -> str | None:
 
 
 @cache
-def of_code(kind: Any) -> str:
+def hash_code(kind: Any) -> str:
     """A hash of a class's source with all that it imports but installed packages, of which the versions count."""
     return _hash(kind.__qualname__, *_import_closure([kind.__module__, *(b.__module__ for b in kind.__mro__)])[1])
 
@@ -162,7 +162,7 @@ def hash_type_code(types: Sequence[str]) -> str | None:
 
 def _module_of(name: str) -> str | None:
     """Return the module of a type; None if there is no such module."""
-    while name and name not in sys.stdlib_module_names and source_of(name) is None:
+    while name and name not in sys.stdlib_module_names and find_source(name) is None:
         name = name.rpartition(".")[0]
     return name or None
 
@@ -192,7 +192,7 @@ def _import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -> tup
         name = waiting.pop()
         if name in seen or _is_standard(name):
             continue
-        path = source_of(name, beside)
+        path = find_source(name, beside)
         if path is None:
             continue
         if name.partition(".")[0] != "cfeval_cli" and _installed(path):
@@ -203,14 +203,14 @@ def _import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -> tup
         waiting += [*_modules(path, name, _stamp(path), beside), *([name.rpartition(".")[0]] if "." in name else [])]
     sources = [f"{name} {_digest(path, _stamp(path))}" for name, path in sorted(seen.items())]
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
-    return seen, [python, *sources, *(f"{name} {version_of(name)}" for name in sorted(outside))]
+    return seen, [python, *sources, *(f"{name} {get_version(name)}" for name in sorted(outside))]
 
 
 def _hash(*parts: str) -> str:
     return sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def source_of(name: str, beside: tuple[str, ...] = ()) -> Path | None:
+def find_source(name: str, beside: tuple[str, ...] = ()) -> Path | None:
     """The file of a module, found without running anything; a name imported from a module has none.
 
     A package without a file of its own (a namespace package) has none either. `beside` are further folders to look in.
@@ -259,7 +259,7 @@ def _distributions() -> Mapping[str, list[str]]:
 
 
 @cache
-def version_of(name: str) -> str:
+def get_version(name: str) -> str:
     """Of the package that an import name belongs to; without one, nothing is known of its code but its name."""
     try:
         return importlib.metadata.version(_DISTRIBUTION.get(name, name))
@@ -273,7 +273,7 @@ def _modules(path: Path, name: str, stamp: tuple[int, int], beside: tuple[str, .
     """What a file imports, without the names that are no modules: most are not, and each costs a look at the disk."""
     if path.suffix != ".py":
         return []  # a compiled module, of which the content counts
-    return [one for one in dict.fromkeys(_imports(path, name)) if source_of(one, beside) is not None]
+    return [one for one in dict.fromkeys(_imports(path, name)) if find_source(one, beside) is not None]
 
 
 @cache
@@ -314,13 +314,13 @@ def _modules_named(node: ast.Import | ast.ImportFrom, package: str, folders: tup
         return [alias.name for alias in node.names]
     module = _absolute(node, package)
     within = [f"{module}.{alias.name}" for alias in node.names]  # of a package that may have no file of its own
-    return within if all(source_of(one, folders) is not None for one in within) else [module]
+    return within if all(find_source(one, folders) is not None for one in within) else [module]
 
 
 def _why_unknown(module: str, folders: tuple[str, ...], is_declared: bool) -> str | None:
     """Return why a module makes a file's dependencies unknown; None if it does not, or is looked through itself."""
     top = module.partition(".")[0]
-    path = source_of(module, folders)
+    path = find_source(module, folders)
     if path is None and not _is_standard(module):
         return f"imports {module}, which is not found"
     is_own = path is not None and not (_is_standard(module) or _installed(path) or top == "cfeval_cli")

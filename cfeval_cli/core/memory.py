@@ -19,7 +19,7 @@ _WORD = 8  # bytes of a whole number
 _MOST = 2**62  # rows of values that one whole number can tell apart
 
 
-def keys_of(sets: Bools, ids: Ints | None = None) -> Keys:
+def make_set_keys(sets: Bools, ids: Ints | None = None) -> Keys:
     """A key (n,) for each set of features (n, M), or for each instance with its set."""
     bits = np.packbits(sets, axis=1)
     parts = [bits] if ids is None else [np.ascontiguousarray(ids, dtype=">u4").view(np.uint8).reshape(-1, 4), bits]
@@ -30,7 +30,7 @@ def keys_of(sets: Bools, ids: Ints | None = None) -> Keys:
     return np.ascontiguousarray(whole).view(f"S{whole.shape[1]}").ravel()
 
 
-def numbers_of(codes: Codes) -> Ints | None:
+def encode_rows(codes: Codes) -> Ints | None:
     """A whole number (n,) for each row (n, M), equal and in order as the rows are; None if too many rows may differ."""
     if not codes.size:
         return np.zeros(len(codes), dtype=np.int64)
@@ -47,9 +47,11 @@ def numbers_of(codes: Codes) -> Ints | None:
     return numbers
 
 
-def asked_once(answer: Callable[[Codes], NDArray[Any]], codes: Codes, seen: Codes | None = None) -> NDArray[Any]:
+def evaluate_unique_rows(
+    answer: Callable[[Codes], NDArray[Any]], codes: Codes, seen: Codes | None = None
+) -> NDArray[Any]:
     """An answer about each row of codes, asked once about rows that are the same in what is `seen` of them."""
-    numbers = numbers_of(codes if seen is None else seen) if len(codes) > 1 else None
+    numbers = encode_rows(codes if seen is None else seen) if len(codes) > 1 else None
     if numbers is None:
         return answer(codes)
     import pandas as pd
@@ -70,7 +72,7 @@ class AnswerCache:
         self._answers: dict[str, tuple[Keys, NDArray[Any]]] = {}
         self._once: dict[str, Any] = {}
 
-    def ask(self, about: str, keys: Keys, answer: Callable[[Ints], NDArray[_Kind]]) -> NDArray[_Kind]:
+    def get_or_compute(self, about: str, keys: Keys, answer: Callable[[Ints], NDArray[_Kind]]) -> NDArray[_Kind]:
         """An answer (n, …) to each key; `answer` is asked for the places (m,) of those that are new, each once."""
         wanted, first, which = np.unique(keys, return_index=True, return_inverse=True)
         if about not in self._answers:
@@ -88,11 +90,11 @@ class AnswerCache:
             place = np.searchsorted(known, wanted)
         return np.asarray(answers[place][which])
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """All answers, when the instances that they are about are done with; not what was made once for all."""
         self._answers.clear()
 
-    def once(self, about: str, make: Callable[[], _T]) -> _T:
+    def get_or_create(self, about: str, make: Callable[[], _T]) -> _T:
         """Something that is made when it is first asked for."""
         if about not in self._once:
             self._once[about] = make()

@@ -11,17 +11,17 @@ _AT_ONCE = 1 << 22  # distances held at a time
 _SAME = 1e-9  # squared distances that differ by no more of their size are the same
 
 
-def nearest(points: Floats, rows: Floats, counts: Floats, size: int) -> Floats:
+def compute_class_shares(points: Floats, rows: Floats, counts: Floats, size: int) -> Floats:
     """The share (n, C) of each class among the `size` rows (U, d) that are nearest to each point (n, d)."""
     squares = (rows**2).sum(axis=1)
     step = max(1, _AT_ONCE // len(rows))
     found = [np.zeros((0, counts.shape[1]))]
     for some in (points[start : start + step] for start in range(0, len(points), step)):
-        found.append(shares((some**2).sum(axis=1)[:, None] - 2.0 * some @ rows.T + squares, counts, size))
+        found.append(count_nearest((some**2).sum(axis=1)[:, None] - 2.0 * some @ rows.T + squares, counts, size))
     return np.concatenate(found)
 
 
-def shares(squared: Floats, counts: Floats, size: int) -> Floats:
+def count_nearest(squared: Floats, counts: Floats, size: int) -> Floats:
     """The share (n, C) of each class among the `size` nearest of U kinds of rows.
 
     `squared` (n, U) are distances, `counts` (U, C) how many rows of each class are of a kind. Those at the distance of
@@ -42,6 +42,8 @@ def shares(squared: Floats, counts: Floats, size: int) -> Floats:
     return np.asarray((nearer + left * tied / tied.sum(axis=1, keepdims=True)) / size)
 
 
-def training_classes(inputs: MetricInput) -> Ints:
+def predict_training_classes(inputs: MetricInput) -> Ints:
     """What the model predicts for the training rows."""
-    return inputs.memory.once("training classes", lambda: inputs.model.predict_labels(inputs.dataset.train.codes))
+    return inputs.memory.get_or_create(
+        "training classes", lambda: inputs.model.predict_labels(inputs.dataset.train.codes)
+    )

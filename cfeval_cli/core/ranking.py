@@ -9,7 +9,7 @@ from cfeval_cli.core.explanation import Explanation, mark_selected
 from cfeval_cli.core.metric import MetricInput
 
 
-def top(importance: Floats, k: int) -> Ints:
+def find_top_k(importance: Floats, k: int) -> Ints:
     """The k most important features (n, k), equal ones in the order of the features, NONE for absent ones."""
     return Explanation.from_scores(importance, np.isfinite(importance)).top_k(k)
 
@@ -17,7 +17,7 @@ def top(importance: Floats, k: int) -> Ints:
 def _drawn(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
     """Of each instance: those named surely in the reference, those tied for the rest, all and named, the rest."""
     there, truth = mark_selected(inputs.codes, inputs.features), inputs.truth[definition]
-    best = top(truth, inputs.k)
+    best = find_top_k(truth, inputs.k)
     size = (best != NO_FEATURE).sum(axis=1)  # fewer than k are there of a short text
     last = np.take_along_axis(truth, np.take_along_axis(best, np.maximum(size - 1, 0)[:, None], axis=1), axis=1)
     sure, tied = truth > last, (truth == last) & np.isfinite(truth)
@@ -26,13 +26,13 @@ def _drawn(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints
     return first, second, third, fourth
 
 
-def shared(inputs: MetricInput, definition: str) -> Floats:
+def count_shared_features(inputs: MetricInput, definition: str) -> Floats:
     """How many of the k reference features the explanation names, on average over the orders of tied features."""
     sure, tied, found, places = _drawn(inputs, definition)
     return np.asarray(sure + found * (places / np.maximum(tied, 1)))
 
 
-def met(inputs: MetricInput, definition: str) -> Floats:
+def compute_hit_probability(inputs: MetricInput, definition: str) -> Floats:
     """How likely at least one of the k reference features is named, over the orders of features that are tied."""
     from scipy.special import comb
 

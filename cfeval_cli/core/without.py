@@ -9,7 +9,7 @@ import numpy as np
 
 from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.data import ABSENT, NO_FEATURE, Bools, Codes, Floats, Ints, Rows
-from cfeval_cli.core.memory import keys_of
+from cfeval_cli.core.memory import make_set_keys
 from cfeval_cli.core.removal import Replacement
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
@@ -19,21 +19,12 @@ _AT_ONCE = 1 << 16  # edited rows put before the model at once
 class RemovalEffect:
     """What became of each prediction (n,)."""
 
-    flips: Floats  # how much of the removal flips it, 0 to 1
-    left: Floats | None  # of p(ŷ), on average; None with label access
-    apart: Floats | None  # the mean of |p(ŷ|x) - p(ŷ|x′)| over what took the features' place; None if p(ŷ|x) is unknown
+    flip_rate: Floats  # how much of the removal flips it, 0 to 1
+    probability: Floats | None  # of p(ŷ), on average; None with label access
+    absolute_drop: Floats | None  # mean |p(ŷ|x) - p(ŷ|x′)| over replacements x′; None if p(ŷ|x) is unknown
 
 
-def without(model: ModelClient, rows: Rows, gone: Bools, replacement: Replacement) -> tuple[Floats, Floats | None]:
-    """How much of its removal flips each row's prediction (0 to 1), and what it leaves of p(ŷ) on average.
-
-    `gone` (n, M) says which features of which row are removed. No probability with label access.
-    """
-    done = outcome(model, rows, gone, replacement)
-    return done.flips, done.left
-
-
-def outcome(model: ModelClient, rows: Rows, gone: Bools, replacement: Replacement) -> RemovalEffect:
+def compute_removal_effect(model: ModelClient, rows: Rows, gone: Bools, replacement: Replacement) -> RemovalEffect:
     """The same, and how far the draws take p(ŷ) from where it was, either way."""
     if replacement.value is not None:
         edited = np.where(gone & (rows.codes != ABSENT), np.int32(replacement.value), rows.codes)
@@ -98,7 +89,7 @@ def _one(flips: Floats, left: Floats | None, rows: Rows) -> RemovalEffect:
 
 def _grouped(gone: Bools) -> tuple[Bools, list[Ints]]:
     """The sets (s, M) that occur among some (n, M), and the rows of each."""
-    _, first, which, counts = np.unique(keys_of(gone), return_index=True, return_inverse=True, return_counts=True)
+    _, first, which, counts = np.unique(make_set_keys(gone), return_index=True, return_inverse=True, return_counts=True)
     return gone[first], np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1]) if len(gone) else []
 
 

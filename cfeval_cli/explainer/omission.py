@@ -18,7 +18,7 @@ from cfeval_cli.core import (
     Removal,
     Workload,
 )
-from cfeval_cli.core.without import without
+from cfeval_cli.core.without import compute_removal_effect
 from cfeval_cli.errors import check_option
 
 
@@ -78,7 +78,7 @@ class Omission(Explainer):
             if ready.vectors is not None:
                 for j in range(dataset.n_features):
                     gone = np.arange(dataset.n_features)[None] == np.full((len(batch), 1), j)
-                    left = without(model, batch, gone, ready)[1]
+                    left = compute_removal_effect(model, batch, gone, ready).probability
                     drops[:, j] = before - (before if left is None else left)
                 return Explanation.from_scores(drops, batch.codes != ABSENT)
             for j, (values, weights) in enumerate(replacements):

@@ -9,8 +9,8 @@ import numpy as np
 
 from cfeval_cli.core import Access, Bools, Floats, Ints, Metric, MetricInput, ModelSpec, Score
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.memory import keys_of
-from cfeval_cli.core.neighbours import nearest, training_classes
+from cfeval_cli.core.memory import make_set_keys
+from cfeval_cli.core.neighbours import compute_class_shares, predict_training_classes
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.errors import check_int
 
@@ -42,18 +42,18 @@ class Axe(Metric):
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield 1 where most votes are for ŷ; of t tied classes each counts 1/t."""
         is_selected = mark_selected(inputs.codes, inputs.features)
-        accuracy = inputs.memory.ask(
+        accuracy = inputs.memory.get_or_compute(
             repr(self),
-            keys_of(is_selected, inputs.ids),
+            make_set_keys(is_selected, inputs.ids),
             lambda new: self._compute_accuracy(inputs, new, is_selected[new]),
         )
         yield Score("nearest", accuracy, np.ones(len(inputs)))
 
     def _compute_accuracy(self, inputs: MetricInput, rows: Ints, is_selected: Bools) -> Floats:
         """Return the score of some rows; rows with the same selected features are scored together."""
-        train, classes = inputs.dataset.train.codes, training_classes(inputs)
+        train, classes = inputs.dataset.train.codes, predict_training_classes(inputs)
         accuracy = np.zeros(len(rows))
-        sets, set_numbers = np.unique(keys_of(is_selected), return_inverse=True)
+        sets, set_numbers = np.unique(make_set_keys(is_selected), return_inverse=True)
         space = Scaled(inputs.dataset)
         for number in range(len(sets)):
             members = np.flatnonzero(set_numbers.ravel() == number)
@@ -62,7 +62,9 @@ class Axe(Metric):
             counts = np.zeros((len(train_points), len(inputs.dataset.classes)))
             np.add.at(counts, (train_inverse.ravel(), classes), 1.0)
             points, inverse = np.unique(inputs.codes[rows[members]][:, features], axis=0, return_inverse=True)
-            votes = nearest(space.block(features, points), space.block(features, train_points), counts, self.neighbours)
+            votes = compute_class_shares(
+                space.block(features, points), space.block(features, train_points), counts, self.neighbours
+            )
             accuracy[members] = _compute_vote_accuracy(votes[inverse.ravel()], inputs.labels[rows[members]])
         return accuracy
 

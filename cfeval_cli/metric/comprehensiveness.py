@@ -27,4 +27,4 @@ class Comprehensiveness(ErasureMetric):
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return p(ŷ|x) - p(ŷ|x without the selected features) for each instance."""
-        return make_mean_score(fitted, inputs.compute_drops(remove_selected(inputs, fitted).left))
+        return make_mean_score(fitted, inputs.compute_drops(remove_selected(inputs, fitted).probability))

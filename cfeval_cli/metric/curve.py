@@ -51,7 +51,7 @@ class ErasureCurveMetric(ErasureMetric):
         n_removed = self.count_removed(inputs, rows)
         instances, points = np.nonzero(n_removed)
         is_first: Bools = ranks[instances] < n_removed[instances, points][:, None]
-        left = compute_erasure(inputs, fitted, rows[instances], ~is_first if keep else is_first).left
+        left = compute_erasure(inputs, fitted, rows[instances], ~is_first if keep else is_first).probability
         if inputs.probability is None or left is None:
             raise ValueError("a drop needs probabilities before and after the edit")
         totals = np.bincount(instances, inputs.probability[rows[instances]] - left, minlength=len(rows))

@@ -21,4 +21,4 @@ class Dfr(ErasureMetric):
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return the share of replacement values with which the label of x without the selected features is not ŷ."""
-        return make_mean_score(fitted, remove_selected(inputs, fitted).flips)
+        return make_mean_score(fitted, remove_selected(inputs, fitted).flip_rate)

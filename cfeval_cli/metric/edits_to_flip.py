@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Explanation, Floats, Metric, MetricInput, Score
-from cfeval_cli.core.single import alone, tried
+from cfeval_cli.core.single import find_best_edit, find_single_edit
 from cfeval_cli.errors import check_int
 from cfeval_cli.metric.erasure import NO_ORDER
 
@@ -65,12 +65,14 @@ class EditsToFlip(Metric):
             if step:
                 own = inputs.codes[unflipped, features]
                 labels = inputs.labels[unflipped]
-                edit = tried(inputs.dataset, inputs.model, codes[unflipped], labels, own, features, self.values)
+                edit = find_best_edit(
+                    inputs.dataset, inputs.model, codes[unflipped], labels, own, features, self.values
+                )
             else:
-                edit = alone(inputs, unflipped, features, self.values)
+                edit = find_single_edit(inputs, unflipped, features, self.values)
             n_edits[unflipped[edit.flips]] = step + 1
-            is_lower = edit.left < probability[unflipped]
+            is_lower = edit.probability < probability[unflipped]
             rows = unflipped[is_lower]
-            codes[rows, features[is_lower]], probability[rows] = edit.value[is_lower], edit.left[is_lower]
+            codes[rows, features[is_lower]], probability[rows] = edit.value[is_lower], edit.probability[is_lower]
             unflipped = unflipped[~edit.flips]
         return n_edits

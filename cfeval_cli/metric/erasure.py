@@ -15,8 +15,8 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, AbsentScore, Access, Bools, FittedRemoval, Floats, Ints, Metric, MetricInput, Score
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.memory import keys_of
-from cfeval_cli.core.without import RemovalEffect, outcome
+from cfeval_cli.core.memory import make_set_keys
+from cfeval_cli.core.without import RemovalEffect, compute_removal_effect
 
 NO_ORDER = "the explainer selects a set of features, without an order or scores"
 
@@ -77,12 +77,12 @@ def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_r
     is_removed = is_removed & (inputs.codes[rows] != ABSENT)
 
     def evaluate(new: Ints) -> Floats:
-        effect = outcome(inputs.model, inputs.take(rows[new]), is_removed[new], replacement)
+        effect = compute_removal_effect(inputs.model, inputs.take(rows[new]), is_removed[new], replacement)
         unknown = np.full(len(new), np.nan)
-        columns = (effect.flips, effect.left, effect.apart)
+        columns = (effect.flip_rate, effect.probability, effect.absolute_drop)
         return np.stack([unknown if column is None else column for column in columns], axis=1)
 
     has_probability = inputs.probability is not None and inputs.model.access >= Access.PROBABILITY
     about = f"{fitted.removal!r}, {'probabilities' if has_probability else 'labels'}"
-    flips, left, apart = inputs.memory.ask(about, keys_of(is_removed, inputs.ids[rows]), evaluate).T
+    flips, left, apart = inputs.memory.get_or_compute(about, make_set_keys(is_removed, inputs.ids[rows]), evaluate).T
     return RemovalEffect(flips, left, apart) if has_probability else RemovalEffect(flips, None, None)

@@ -23,8 +23,8 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.counterfactual import ConstantMeasure, Search, editable
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.memory import keys_of
-from cfeval_cli.core.single import alone, tried
+from cfeval_cli.core.memory import make_set_keys
+from cfeval_cli.core.single import find_best_edit, find_single_edit
 from cfeval_cli.errors import check_int
 
 _BATCH_SETS = 1 << 16  # feature sets that one call of the search covers
@@ -86,7 +86,10 @@ class Frozen(Metric):
         is_selected = mark_selected(inputs.codes, inputs.features)
         about = f"sets of {size} that flip"
         can_flip = (
-            inputs.memory.ask(about, inputs.ids, lambda new: self._find_flips(inputs, new, sets).astype(float)) > 0
+            inputs.memory.get_or_compute(
+                about, inputs.ids, lambda new: self._find_flips(inputs, new, sets).astype(float)
+            )
+            > 0
         )
         is_free = ~is_selected[:, sets].any(axis=2)
         return np.asarray((can_flip & is_free).any(axis=1), dtype=np.float64)
@@ -111,9 +114,9 @@ class Frozen(Metric):
     def _search_growing_set(self, inputs: MetricInput, size: int) -> Floats:
         """Return 1 for each instance whose label changes within `size` steps of a growing set."""
         is_selected = mark_selected(inputs.codes, inputs.features)
-        return inputs.memory.ask(
+        return inputs.memory.get_or_compute(
             f"{self!r}, growing to {size}",
-            keys_of(is_selected, inputs.ids),
+            make_set_keys(is_selected, inputs.ids),
             lambda new: self._grow_sets(inputs, new, is_selected[new], size),
         )
 
@@ -127,12 +130,14 @@ class Frozen(Metric):
             if step:
                 own = inputs.codes[rows[positions], features]
                 labels = inputs.labels[rows[positions]]
-                edit = tried(inputs.dataset, inputs.model, codes[positions], labels, own, features, self.values)
+                edit = find_best_edit(
+                    inputs.dataset, inputs.model, codes[positions], labels, own, features, self.values
+                )
             else:
-                edit = alone(inputs, rows[positions], features, self.values)
+                edit = find_single_edit(inputs, rows[positions], features, self.values)
             np.logical_or.at(has_flipped, positions, edit.flips)
             probability = np.full(is_open.shape, np.inf)
-            probability[positions, features] = edit.left
+            probability[positions, features] = edit.probability
             best = probability.argmin(axis=1)
             values = np.zeros(is_open.shape, dtype=codes.dtype)
             values[positions, features] = edit.value

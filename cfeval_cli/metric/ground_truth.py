@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import Access, Floats, Metric, MetricInput, Score
-from cfeval_cli.core.ranking import met, shared
+from cfeval_cli.core.ranking import compute_hit_probability, count_shared_features
 
 
 def _make_score(inputs: MetricInput, truth: str, values: Floats) -> Score:
@@ -36,7 +36,7 @@ class Recall(Metric):
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each truth."""
         for truth in inputs.truth:
-            yield _make_score(inputs, truth, shared(inputs, truth) / inputs.k)
+            yield _make_score(inputs, truth, count_shared_features(inputs, truth) / inputs.k)
 
 
 @dataclass(frozen=True)
@@ -56,4 +56,4 @@ class Hit(Metric):
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each truth."""
         for truth in inputs.truth:
-            yield _make_score(inputs, truth, met(inputs, truth))
+            yield _make_score(inputs, truth, compute_hit_probability(inputs, truth))

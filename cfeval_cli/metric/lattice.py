@@ -95,7 +95,7 @@ class Lattice:
         left = np.zeros(is_needed.shape)
         if self.edits is None:
             instances, sets = np.nonzero(is_needed)
-            probability = compute_erasure(inputs, fitted, rows[instances], self.is_removed[sets]).left
+            probability = compute_erasure(inputs, fitted, rows[instances], self.is_removed[sets]).probability
             if probability is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
             left[instances, sets] = probability

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 
 from cfeval_cli.core import ABSENT, Bools, FittedRemoval, Floats, Ints, MetricInput, Replacement, Score
-from cfeval_cli.core.memory import keys_of
+from cfeval_cli.core.memory import make_set_keys
 from cfeval_cli.errors import check_int
 from cfeval_cli.metric.curve import ErasureCurveMetric, rank_features
 from cfeval_cli.metric.erasure import compute_erasure
@@ -70,7 +70,9 @@ class Naopc(ErasureCurveMetric):
                 orders = self._search_orders(inputs, coarse, new_rows)
             return np.stack([self.compute_mean_drops(inputs, fitted, new_rows, ranks) for ranks in orders], axis=1)
 
-        worst, best = inputs.memory.ask(f"{self!r}, {fitted.removal!r}", inputs.ids[rows], compute_extremes).T
+        worst, best = inputs.memory.get_or_compute(
+            f"{self!r}, {fitted.removal!r}", inputs.ids[rows], compute_extremes
+        ).T
         ranks = rank_features(inputs)[rows]
         value = self.compute_mean_drops(inputs, fitted, rows, ranks)
         for extreme in (worst, best):  # the same sum in another order differs by rounding
@@ -108,7 +110,7 @@ class Naopc(ErasureCurveMetric):
         longest, width = self._compute_longest_prefix(inputs), inputs.dataset.n_features
         if count_sets(width, longest) * _count_draws(replacement, width) > self.rows:
             return None
-        return inputs.memory.once(
+        return inputs.memory.get_or_create(
             f"{self!r}, {fitted.removal!r}, lattice", lambda: Lattice.build(inputs.dataset, replacement, longest)
         )
 
@@ -140,7 +142,9 @@ class Naopc(ErasureCurveMetric):
         coarse = fitted.removal.with_max_draws(self.draws)
         if coarse == fitted.removal:
             return fitted
-        return inputs.memory.once(repr(coarse), lambda: FittedRemoval(coarse, coarse.fit(inputs.dataset, inputs.model)))
+        return inputs.memory.get_or_create(
+            repr(coarse), lambda: FittedRemoval(coarse, coarse.fit(inputs.dataset, inputs.model))
+        )
 
     def _search_orders(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints) -> list[Ints]:
         """Return the rank (n, M) of each feature in the worst and in the best order that beam search finds."""
@@ -166,7 +170,7 @@ class Naopc(ErasureCurveMetric):
             lines, features = np.nonzero((ranks == _NOT_REMOVED) & (inputs.codes[rows[instances]] != ABSENT))
             instances, ranks, totals = instances[lines], ranks[lines], totals[lines]
             ranks[np.arange(len(lines)), features] = size - 1
-            left = compute_erasure(inputs, fitted, rows[instances], ranks != _NOT_REMOVED).left
+            left = compute_erasure(inputs, fitted, rows[instances], ranks != _NOT_REMOVED).probability
             if left is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
             drops = sign * (before[rows[instances]] - left)
@@ -201,7 +205,7 @@ class Naopc(ErasureCurveMetric):
             n_orders = 2 * self.width * sum(width - size for size in range(longest))
             return self.rows / max(1, n_orders * _count_draws(replacement, width) * total)
 
-        share = inputs.memory.once(f"{self!r}, {fitted.removal!r}, share", compute_share)
+        share = inputs.memory.get_or_create(f"{self!r}, {fitted.removal!r}, share", compute_share)
         if share >= 1:
             return np.arange(len(inputs))
         return np.flatnonzero(draw_uniforms(self.seed, "metric.naopc", inputs.ids, 1)[:, 0] < share)
@@ -214,7 +218,7 @@ def _count_draws(replacement: Replacement, width: int) -> int:
 
 def _select_beam(width: int, instances: Ints, is_removed: Bools, totals: Floats) -> Ints:
     """Return the lines of the best orders of each instance; of orders that remove the same features only the best."""
-    keys = keys_of(is_removed)
+    keys = make_set_keys(is_removed)
     order = np.lexsort((-totals, keys, instances))
     is_duplicate = np.zeros(len(order), dtype=bool)
     is_duplicate[1:] = (np.diff(instances[order]) == 0) & (keys[order][1:] == keys[order][:-1])

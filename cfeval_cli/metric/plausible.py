@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import AbsentScore, Access, Codes, Counterfactuals, Floats, Metric, MetricInput, ModelSpec, Score
-from cfeval_cli.core.neighbours import nearest, training_classes
+from cfeval_cli.core.neighbours import compute_class_shares, predict_training_classes
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.errors import check_int
 
@@ -51,18 +51,20 @@ class Plausible(Metric):
         # NumPy strips trailing zero bytes from such keys, so each key ends with a one.
         keys = np.ascontiguousarray(np.pad(edited[rows] + 1, ((0, 0), (0, 1)), constant_values=1))
         keys = keys.astype(">i4").view(f"S{4 * keys.shape[1]}").ravel()
-        votes = inputs.memory.ask(repr(self), keys, lambda new: self._compute_votes(inputs, edited[rows[new]]))
+        votes = inputs.memory.get_or_compute(
+            repr(self), keys, lambda new: self._compute_votes(inputs, edited[rows[new]])
+        )
         shares = np.zeros(len(inputs))
         shares[rows] = votes[np.arange(len(rows)), counterfactuals.labels[rows]]
         return shares
 
     def _compute_votes(self, inputs: MetricInput, codes: Codes) -> Floats:
         """Return the share of each class (n, C) among the nearest training rows."""
-        train, classes, space = inputs.memory.once("training rows", lambda: _embed_training_rows(inputs))
-        return nearest(space.rows(codes), train, classes, self.neighbours)
+        train, classes, space = inputs.memory.get_or_create("training rows", lambda: _embed_training_rows(inputs))
+        return compute_class_shares(space.rows(codes), train, classes, self.neighbours)
 
 
 def _embed_training_rows(inputs: MetricInput) -> tuple[Floats, Floats, Scaled]:
     """Return the training rows as points, their predicted classes one-hot encoded (N, C), and the space."""
     space, codes = Scaled(inputs.dataset), inputs.dataset.train.codes
-    return space.rows(codes), np.eye(len(inputs.dataset.classes))[training_classes(inputs)], space
+    return space.rows(codes), np.eye(len(inputs.dataset.classes))[predict_training_classes(inputs)], space

@@ -30,9 +30,9 @@ class PredictionGap(Metric):
         """Yield the mean gap of each instance."""
         is_replaced = self.select_replaced(mark_selected(inputs.codes, inputs.features))
         effect = compute_erasure(inputs, self._fit_removal(inputs), np.arange(len(inputs)), is_replaced)
-        if effect.apart is None:
+        if effect.absolute_drop is None:
             raise ValueError("a prediction gap needs probabilities")
-        yield Score(self.removal.variant, effect.apart, np.ones(len(inputs)))
+        yield Score(self.removal.variant, effect.absolute_drop, np.ones(len(inputs)))
 
     @abstractmethod
     def select_replaced(self, is_selected: Bools) -> Bools:
@@ -43,7 +43,7 @@ class PredictionGap(Metric):
         for fitted in inputs.removals.values():
             if fitted.removal == self.removal and fitted.replacement is not None:
                 return fitted
-        return inputs.memory.once(
+        return inputs.memory.get_or_create(
             repr(self.removal),
             lambda: FittedRemoval(self.removal, self.removal.fit(inputs.dataset, inputs.model)),
         )

@@ -39,7 +39,7 @@ class RandomSubsetMetric(ErasureMetric):
         ids, first_rows, which = np.unique(inputs.ids, return_index=True, return_inverse=True)
         sets = self._draw_sets(inputs, ids, first_rows)
         rows = np.repeat(first_rows, self.subsets)
-        left = compute_erasure(inputs, fitted, rows, sets.reshape(-1, inputs.dataset.n_features)).left
+        left = compute_erasure(inputs, fitted, rows, sets.reshape(-1, inputs.dataset.n_features)).probability
         if left is None:
             raise ValueError("needs probabilities after the edit")
         drops = (inputs.probability[rows] - left).reshape(len(ids), self.subsets)[which.ravel()]
@@ -58,7 +58,7 @@ class RandomSubsetMetric(ErasureMetric):
                 sets[position] = self._draw_sets_of(inputs.codes[first_rows[i]] != ABSENT, int(ids[i]))
             return sets
 
-        return inputs.memory.ask(f"subsets {self.subsets} {self.share} {self.seed}", ids, draw)
+        return inputs.memory.get_or_compute(f"subsets {self.subsets} {self.share} {self.seed}", ids, draw)
 
     def _draw_sets_of(self, is_present: Bools, instance: int) -> Bools:
         """Draw uniform sets (R, M) of one size from the present features of an instance."""

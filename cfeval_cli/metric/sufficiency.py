@@ -21,4 +21,4 @@ class Sufficiency(ErasureMetric):
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return p(ŷ|x) - p(ŷ|only the selected features) for each instance."""
-        return make_mean_score(fitted, inputs.compute_drops(remove_others(inputs, fitted).left))
+        return make_mean_score(fitted, inputs.compute_drops(remove_others(inputs, fitted).probability))

@@ -24,8 +24,8 @@ from cfeval_cli.core import (
     Ints,
     SupportsFeatureSubset,
 )
-from cfeval_cli.core.fingerprint import of_component, of_work
-from cfeval_cli.core.memory import asked_once
+from cfeval_cli.core.fingerprint import hash_component, hash_work
+from cfeval_cli.core.memory import evaluate_unique_rows
 from cfeval_cli.errors import UserError, check_int, check_option, excerpt_error
 from cfeval_cli.model.blind import Blind, check_blind, choose_read_features, keep_features, make_mask
 from cfeval_cli.model.encoding import BagOfWords, Encoder, TableEncoder, make_table_encoder
@@ -103,7 +103,7 @@ class Estimator(DeclaresOutputType, SupportsFeatureSubset):
         source = _EstimatorPredictor(
             dataset,
             f"model={_get_name(estimator)}",
-            of_work(Estimator, of_component(self), seed, dataset.fingerprint),  # labels may come from another model
+            hash_work(Estimator, hash_component(self), seed, dataset.fingerprint),  # labels may come from another model
             self.batch_size,
             estimator=estimator,
             encoder=encoder,
@@ -235,7 +235,7 @@ class _EstimatorPredictor(Predictor):
         """Return probabilities of all classes, or the names of classes."""
         if len(self.features) == codes.shape[1]:
             return self._predict(codes)
-        return asked_once(self._predict, codes, self._select_features(codes))
+        return evaluate_unique_rows(self._predict, codes, self._select_features(codes))
 
     def _select_features(self, codes: Codes) -> Codes:
         return codes if len(self.features) == codes.shape[1] else codes[:, self.features]

@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from cfeval_cli.core import Codes, Dataset, Fingerprinted
-from cfeval_cli.core.fingerprint import find_unknown_dependency, hash_file_code, of_component
+from cfeval_cli.core.fingerprint import find_unknown_dependency, hash_component, hash_file_code
 from cfeval_cli.errors import Failure, UserError, check_int, check_option, did_you_mean
 from cfeval_cli.model.external import LabelModel, PredictionFunction, Predictor, ProbabilityModel, find_model_file
 
@@ -65,7 +65,7 @@ class Function(PredictionFunction, Fingerprinted):
     def source(self, dataset: Dataset) -> _FilePredictor:
         """Return the function in its file."""
         file, name = self._split_path()
-        mark = of_component(self)
+        mark = hash_component(self)
         code = None if mark is None else hash_file_code(file, self.depends)
         depends = tuple(str(Path(path).absolute()) for path in self.depends)
         title = f"model.path={self.path}"

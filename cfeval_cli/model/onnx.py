@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.core import Codes, Dataset, Fingerprinted
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import hash_component
 from cfeval_cli.errors import UserError, check_int, import_extra
 from cfeval_cli.model.encoding import convert_to_numbers
 from cfeval_cli.model.external import (
@@ -61,7 +61,7 @@ class Onnx(PretrainedModel, Fingerprinted):
 
     def source(self, dataset: Dataset) -> _OnnxPredictor:
         """Return the file with the selected output."""
-        file, mark = _absolute(self.path), of_component(self)
+        file, mark = _absolute(self.path), hash_component(self)
         output = _select_output(open_session(file, mark).get_outputs(), self.output, self.path)
         return _OnnxPredictor(dataset, f"model.path={self.path}", mark, self.batch_size, file=file, output=output)
 

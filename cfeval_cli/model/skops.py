@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from cfeval_cli.core import Codes, Dataset, Fingerprinted
-from cfeval_cli.core.fingerprint import hash_type_code, of_component
+from cfeval_cli.core.fingerprint import hash_component, hash_type_code
 from cfeval_cli.core.imports import make_importable
 from cfeval_cli.errors import UserError, check_int, import_extra
 from cfeval_cli.model.external import (
@@ -89,7 +89,7 @@ class Skops(PretrainedModel, Fingerprinted):
     def source(self, dataset: Dataset) -> _SkopsPredictor:
         """Return the file with the trusted types."""
         file = find_model_file(self.path, "a model that skops wrote").absolute()
-        mark = of_component(self)
+        mark = hash_component(self)
         return _SkopsPredictor(
             dataset, f"model.path={self.path}", mark, self.batch_size, file=file, trusted=tuple(self.trusted)
         )

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import ABSENT, Bools, Codes, Floats, Ints, Metric, MetricInput, Score, SupportsEdits
-from cfeval_cli.core.ranking import shared
+from cfeval_cli.core.ranking import count_shared_features
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
 from cfeval_cli.pipeline.search import search_counterfactuals
@@ -278,7 +278,7 @@ class _Trial:
                     parts.setdefault(goal, []).append(_everywhere(score, len(case)))
             for name, kept in truth_shares.items():
                 unknown = np.isnan(case.truth[name]).any(axis=1)
-                kept.append(np.where(unknown, np.nan, shared(case, name) / features.shape[1]))
+                kept.append(np.where(unknown, np.nan, count_shared_features(case, name) / features.shape[1]))
             self.advance(len(member[some]))
         scores = {
             goal: (np.concatenate([n for n, _ in some]), np.concatenate([d for _, d in some]))

@@ -24,7 +24,7 @@ from cfeval_cli.core import (
     Rows,
     Split,
 )
-from cfeval_cli.core.fingerprint import of_subject
+from cfeval_cli.core.fingerprint import hash_data_and_model
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.pipeline.model_checks import compute_predictions
 from cfeval_cli.seeding import make_stream
@@ -78,7 +78,7 @@ def create_context(
         probabilities=probabilities,
         distances={level: plan.distance.fit(dataset, model, level) for level in plan.levels},
         removals={name: fit_removal(plan, dataset, model, name, Ledger()) for name in plan.removals},
-        subject_hash=of_subject(dataset, model),
+        subject_hash=hash_data_and_model(dataset, model),
         cache=cache or plan.cache,
         scratch=scratch or Scratch(),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cfeval_cli.core import Dataset, Trainable
-from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.core.fingerprint import hash_component, hash_work
 from cfeval_cli.model.external import PretrainedModel
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.settings.plan import Plan
@@ -13,11 +13,11 @@ def hash_inputs(plan: Plan) -> str | None:
     """Hash everything that a run depends on; None if a component does not declare what it depends on."""
     settings = plan.settings.model_dump(mode="json", exclude={"redo", "strict", "data_dir"})
     settings |= {"levels": plan.levels, "absent": dict(plan.absent.metrics)}
-    components = {key: of_component(component) for key, component in plan.components.items()}
+    components = {key: hash_component(component) for key, component in plan.components.items()}
     # The files of the data are hashed below. The folder that holds them, often the current one, also holds results.
-    components["dataset"] = of_component(plan.dataset, hash_folders=False)
+    components["dataset"] = hash_component(plan.dataset, hash_folders=False)
     data = [file.sha256 for file in plan.dataset.fetch(plan.settings.data_dir)]
-    return of_work(RunContext, settings, components, data) if None not in components.values() else None
+    return hash_work(RunContext, settings, components, data) if None not in components.values() else None
 
 
 def load_dataset(plan: Plan) -> Dataset:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, ExplainerResult, Explanation, Ints
-from cfeval_cli.core.fingerprint import of_code, of_component
+from cfeval_cli.core.fingerprint import hash_code, hash_component
 from cfeval_cli.pipeline import model_checks
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.explanation_job import ExplanationJob, check_explanations, compute_explanations
@@ -43,7 +43,7 @@ def explain_instances(
 def create_explanation_job(context: RunContext, name: str, seed: int) -> ExplanationJob:
     """Return the job of one explainer on all instances."""
     explainer = context.plan.explainers[name]
-    explainer_hash = of_component(explainer)
+    explainer_hash = hash_component(explainer)
     return ExplanationJob(
         name=name,
         explainer=explainer,
@@ -51,7 +51,7 @@ def create_explanation_job(context: RunContext, name: str, seed: int) -> Explana
         dataset=context.dataset,
         model=context.model,
         explainer_hash=explainer_hash,
-        code_hash=of_code(explainer.__class__) if explainer_hash else "",
+        code_hash=hash_code(explainer.__class__) if explainer_hash else "",
         subject_hash=context.subject_hash,
         seed=seed,
         rows=context.rows,

@@ -33,7 +33,7 @@ from cfeval_cli.core import (
     Rows,
     Section,
 )
-from cfeval_cli.core.fingerprint import of_code, of_work
+from cfeval_cli.core.fingerprint import hash_code, hash_work
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure, UserError, describe_error, refuse_system_exit
 from cfeval_cli.pipeline.batched_evaluation import BatchedEvaluation
@@ -87,7 +87,7 @@ class ExplanationJob:
     @property
     def section(self) -> Section:
         """The section of the cache with its explanations."""
-        key = of_work(ExplanationJob, self.subject_hash, self.explainer_hash, self.component, self.seed)
+        key = hash_work(ExplanationJob, self.subject_hash, self.explainer_hash, self.component, self.seed)
         return Section(key, f"{self.dataset.name}, {self.component}, seed {self.seed}")
 
     @property
@@ -106,13 +106,13 @@ class ExplanationJob:
     @cached_property
     def fitted(self) -> tuple[Callable[[Batch], Explanation], Ledger, Cost]:
         """The fitted explainer, the ledger of its model evaluations, and the cost of fitting; one in each process."""
-        if self.explainer_hash is not None and of_code(self.explainer.__class__) != self.code_hash:
+        if self.explainer_hash is not None and hash_code(self.explainer.__class__) != self.code_hash:
             raise Failure(f"the source code of {self.component} was changed during the run. Start the run again.")
-        ledger, started = Ledger(ask=self.evaluation.evaluate), time.perf_counter()
+        ledger, started = Ledger(evaluate=self.evaluation.evaluate), time.perf_counter()
         client = ledger.open_client(self.model, self.access, self.component, padded=self.dataset.padded)
         function = self.explainer.fit(self.dataset, client)
-        ledger.book(self.component, Cost(seconds=time.perf_counter() - started))
-        return function, ledger, ledger.cost(self.component)
+        ledger.record(self.component, Cost(seconds=time.perf_counter() - started))
+        return function, ledger, ledger.get_cost(self.component)
 
     def __reduce__(self) -> tuple[type[ExplanationJob], tuple[Any, ...]]:
         """Pickle the fields only: the fitted explainer is a function and cannot be pickled."""
@@ -224,17 +224,17 @@ def _explain_groups(job: ExplanationJob, groups: Sequence[Ints]) -> list[UnitRes
     """Explain groups of instances, each by one call of the explainer; the cost is divided equally among all."""
     _, ledger, _ = job.fitted
     batches = [_create_batch(job, group) for group in groups]
-    before = ledger.cost(job.component)
+    before = ledger.get_cost(job.component)
     # After a restart the evaluations count once, as they do with another number of processes.
     reset_rows = partial(ledger.rows.__setitem__, job.component, before.rows)
-    with ledger.clock(job.component):
+    with ledger.measure_time(job.component):
         outputs = job.evaluation.run([partial(_explain_batch, job, batch) for batch in batches], reset_rows)
     results = [
         _create_result(output, i, codes)
         for batch, output in zip(batches, outputs, strict=True)
         for i, codes in enumerate(batch.codes)
     ]
-    costs = (ledger.cost(job.component) - before).shared(len(results))
+    costs = (ledger.get_cost(job.component) - before).split(len(results))
     return [replace(result, cost=cost) for result, cost in zip(results, costs, strict=True)]
 
 

@@ -32,7 +32,7 @@ from cfeval_cli.core import (
     SearchTask,
 )
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.without import without
+from cfeval_cli.core.without import compute_removal_effect
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.context import RunContext, fit_removal
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
@@ -289,18 +289,20 @@ class _Trial:
         embeds = [level for level in context.distances if plan.distance.embeds(context.model, level)]
         parts = _Parts(
             tuple(
-                one for one in context.distances if one in embeds or looked.depth(f"search.{one.name.lower()}") >= least
+                one
+                for one in context.distances
+                if one in embeds or looked.get_depth(f"search.{one.name.lower()}") >= least
             ),
-            tuple(name for name in context.removals if looked.depth(f"removal.{name}") >= least),
-            tuple(name for name in plan.truths if looked.depth(f"truth.{name}") >= least),
+            tuple(name for name in context.removals if looked.get_depth(f"removal.{name}") >= least),
+            tuple(name for name in plan.truths if looked.get_depth(f"truth.{name}") >= least),
             tuple(name for name, metric in plan.metrics.items() if metric.role != "fact"),
         )
         given = bool(parts.levels or parts.removals or parts.truths)
-        ledger = Ledger(watching=True)
+        ledger = Ledger(records_depth=True)
         said = dict(self.values(replace(context, ledger=ledger), parts))
         # what is said without any of these parts does not depend on them
         alone = dict(self.values(context, _Parts((), (), (), parts.metrics))) if given else {}
-        deep = {plan.metrics[key].name for key in parts.metrics if ledger.depth(f"metric.{key}") >= least}
+        deep = {plan.metrics[key].name for key in parts.metrics if ledger.get_depth(f"metric.{key}") >= least}
         searched = any(level in self._searched for level in parts.levels)
         keys = {
             plan.metrics[key].name: key for key in parts.metrics
@@ -324,7 +326,7 @@ class _Trial:
         context, search = self.context, self.context.plan.search
         return {
             level for level in context.distances
-            if self._looked.depth(f"search.{level.name.lower()}") > InspectionDepth.PREDICTIONS
+            if self._looked.get_depth(f"search.{level.name.lower()}") > InspectionDepth.PREDICTIONS
             or (search.by_distance and context.plan.distance.embeds(context.model, level))
         }  # fmt: skip
 
@@ -332,14 +334,16 @@ class _Trial:
     def _looked(self) -> Ledger:
         """How deep searches, removals and truths look, by trying each."""
         plan, dataset, model = self.context.plan, self.context.dataset, self.context.model
-        ledger = Ledger(watching=True)
+        ledger = Ledger(records_depth=True)
         watched = replace(self.context, ledger=ledger)
         few = self.rows.take(slice(0, _PROBE))
         gone = mark_selected(few.codes, self.features[:_PROBE])
         for name in plan.removals:
             way = fit_removal(plan, dataset, model, name, ledger)
             if way.replacement is not None:
-                without(watched.open_client(Access.GRADIENT, f"removal.{name}"), few, gone, way.replacement)
+                compute_removal_effect(
+                    watched.open_client(Access.GRADIENT, f"removal.{name}"), few, gone, way.replacement
+                )
         for name, truth in plan.truths.items():
             truth.compute_masked_importance(dataset, watched.open_client(truth.access, f"truth.{name}"), few)
         for level, measure in self.context.distances.items():

@@ -56,7 +56,7 @@ class Robustness:
 def assess_robustness(context: RunContext, evaluated: EvaluatedExplanations, progress: Progress) -> Robustness:
     """Explain a sample again, compute the best and worst possible scores, and reparametrise the model."""
     repetition = _repeat_sample(context, evaluated.truth, progress)
-    context.answer_cache.forget()
+    context.answer_cache.clear()
     bounds = None
     if context.plan.settings.bounds:
         with progress.stage("bounds") as advance:
@@ -110,7 +110,7 @@ def repeat_explanations(
     for name in context.plan.explainers:
         job = create_explanation_job(context, name, seed)
         explanations[name] = explain_instances(context, name, explanations, advance, job)
-        context.ledger.book(f"explainer.{name}", explanations[name].cost)
+        context.ledger.record(f"explainer.{name}", explanations[name].cost)
         selected[name] = select_top_k(context, name, explanations[name])
         edits[name] = search_explained_instances(context, selected[name], "search", lambda _: None)
     scores, _ = compute_scores(context, truth, explanations, selected, edits)

@@ -80,7 +80,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
             explanations[name] = explain_instances(context, name, explanations, advance, job)
             if (warning := find_reversed_signs(context, name, explanations[name])) is not None:
                 folder.add_doubt(warning)
-        context.ledger.book(f"explainer.{name}", explanations[name].cost)
+        context.ledger.record(f"explainer.{name}", explanations[name].cost)
         folder.save_explanations(context.instances, explanations)
     selected = {name: select_top_k(context, name, result) for name, result in explanations.items()}
 

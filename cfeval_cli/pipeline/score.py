@@ -50,7 +50,7 @@ def compute_scores(
     arrays, builders = ScratchArrays[tuple[ScoreKey, str]](context.scratch, size), dict[ScoreKey, _ScoreBuilder]()
     for slab in slabs(size):
         if slab.start:
-            context.answer_cache.forget()  # no metric needs answers for the instances of an earlier slab
+            context.answer_cache.clear()  # no metric needs answers for the instances of an earlier slab
         inputs = {
             name: _create_slab_input(context, name, selection, slab, truth, explanations[name], edits[name])
             for name, selection in selections.items()
@@ -241,7 +241,7 @@ def evaluate_metric(
         model=context.open_client(access, component),
         probability=inputs.probability if max(access, metric.access) >= Access.PROBABILITY else None,
     )
-    with context.ledger.clock(component):
+    with context.ledger.measure_time(component):
         scores = list(metric.score(permitted))
     return iter(scores)
 

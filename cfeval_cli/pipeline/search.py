@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, Ints, Rows, Section
-from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.core.fingerprint import hash_component, hash_work
 from cfeval_cli.pipeline.context import RunContext, index_without_copy
 from cfeval_cli.pipeline.model_checks import get_tolerance
 from cfeval_cli.pipeline.search_job import SearchJob, check_counterfactuals, find_counterfactuals
@@ -48,13 +48,13 @@ def search_counterfactuals(
         job = SearchJob(
             plan.search, context.dataset, context.model, distance, level, plan.settings.seed, rows, features
         )
-        parts = (context.subject_hash, of_component(plan.search), of_component(plan.distance), level.name, job.seed)
-        key = of_work(SearchJob, *parts) if use_cache else None
+        parts = (context.subject_hash, hash_component(plan.search), hash_component(plan.distance), level.name, job.seed)
+        key = hash_work(SearchJob, *parts) if use_cache else None
         section = Section(key, f"{context.dataset.name}, {job.component}, seed {job.seed}")
         joined = find_counterfactuals(
             job, plan.executor, context.cache, advance, section=section, scratch=context.scratch
         )
         check_counterfactuals(job, joined, get_tolerance(context.probabilities))
         edits[level] = Counterfactuals(**joined.arrays)
-        context.ledger.book(component.format(level=level.name.lower()), joined.cost)
+        context.ledger.record(component.format(level=level.name.lower()), joined.cost)
     return edits

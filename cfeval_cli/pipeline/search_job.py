@@ -127,7 +127,7 @@ def _search_chunk(job: SearchJob, positions: Ints) -> list[UnitResult]:
     _check_constraints(job, rows.codes, counterfactuals)
     columns = {field.name: getattr(counterfactuals, field.name) for field in fields(counterfactuals)}
     arrays = {name: array for name, array in columns.items() if array is not None}
-    return [UnitResult(arrays, ledger.cost(job.component) + Cost(seconds=time.perf_counter() - started))]
+    return [UnitResult(arrays, ledger.get_cost(job.component) + Cost(seconds=time.perf_counter() - started))]
 
 
 def _check_constraints(job: SearchJob, codes: Codes, counterfactuals: Counterfactuals) -> None:

@@ -28,7 +28,7 @@ def estimate_search(context: RunContext, features: Ints, seconds_per_row: float)
 def estimate_repetition(context: RunContext) -> TimeEstimate:
     """Return the estimate for explaining again, whose items are instances of each explainer."""
     costs = [
-        context.ledger.cost(component)
+        context.ledger.get_cost(component)
         for component in context.ledger.rows
         if component.startswith(("explainer.", "search."))
     ]

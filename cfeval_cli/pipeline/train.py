@@ -10,7 +10,7 @@ import numpy as np
 
 from cfeval_cli.core import Cache, Dataset, DistilledModel, HasArrays, Model, Restorable, Section
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.core.fingerprint import hash_component, hash_work
 from cfeval_cli.pipeline.data import restore_original_texts
 from cfeval_cli.pipeline.model_checks import compute_predictions
 from cfeval_cli.settings.plan import Plan
@@ -40,7 +40,7 @@ def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
     seed = plan.settings.seed
     if not isinstance(plan.model, Restorable):
         return plan.model.fit(dataset, seed)
-    key = of_work(type(plan.model), dataset.fingerprint, of_component(plan.model), seed)
+    key = hash_work(type(plan.model), dataset.fingerprint, hash_component(plan.model), seed)
     section = Section(key, f"{dataset.name}, model, seed {seed}")
     for entry in cache.get(section, [_MODEL_KEY]).values():
         with suppress(ValueError):  # an entry that is not readable: the model is trained again

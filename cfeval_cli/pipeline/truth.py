@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import Dataset, Floats, Ints, Ledger, Model, Rows, Section, Truth, TruthEstimate
-from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.core.fingerprint import hash_component, hash_work
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.chunks import (
     ADVICE,
@@ -68,13 +68,13 @@ def select_instances(context: RunContext, truth: Truth) -> Ints:
 
 def _compute_truth(context: RunContext, name: str, truth: Truth) -> TruthEstimate:
     """Return the importance under one definition; NaN for instances that are not among the selected ones."""
-    evaluates_model, rows, truth_hash = truth.evaluates_model(context.spec), context.rows, of_component(truth)
+    evaluates_model, rows, truth_hash = truth.evaluates_model(context.spec), context.rows, hash_component(truth)
     positions = select_instances(context, truth) if evaluates_model else np.arange(len(rows))
     if evaluates_model:
         _log_time_estimate(context, name, truth, len(positions))
         rows = rows.take(index_without_copy(positions, len(rows)))
     # What needs no evaluations is faster to compute again than to store.
-    key = of_work(TruthJob, truth_hash, context.subject_hash) if evaluates_model else None
+    key = hash_work(TruthJob, truth_hash, context.subject_hash) if evaluates_model else None
     section = Section(key, f"{context.dataset.name}, truth.{name}")
     job = TruthJob(truth, context.dataset, context.model, rows)
     inputs = (rows.ids, rows.labels, rows.codes)

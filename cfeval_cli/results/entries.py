@@ -25,7 +25,7 @@ from cfeval_cli.core import (
     Trainable,
     TruthEstimate,
 )
-from cfeval_cli.core.fingerprint import version_of
+from cfeval_cli.core.fingerprint import get_version
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.results.validation import SCHEMA_VERSION
@@ -57,7 +57,7 @@ def build_plan_entries(plan: Plan, dataset: Dataset, inputs: str | None) -> dict
     return {
         "git_commit": _find_git_commit(),
         "python": platform.python_version(),
-        "packages": {name: version_of(name) for name in _PACKAGES},
+        "packages": {name: get_version(name) for name in _PACKAGES},
         "inputs": inputs,
         "redo": plan.settings.redo,
         "settings": plan.settings.model_dump(mode="json", exclude=_UNRECORDED) | {"truth": list(plan.truths)},

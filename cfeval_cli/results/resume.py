@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import hash_component
 from cfeval_cli.errors import UserError
 from cfeval_cli.results.entries import get_time
 from cfeval_cli.results.record import RunRecord
@@ -51,7 +51,7 @@ def get_kept_entries(record: RunRecord) -> dict[str, Any]:
 def _explain_unknown_inputs(plan: Plan) -> str:
     """Return which components do not declare what their results depend on."""
     components = plan.components.items()
-    unknown = [key for key, component in components if of_component(component, hash_folders=False) is None]
+    unknown = [key for key, component in components if hash_component(component, hash_folders=False) is None]
     if not unknown:
         return "the inputs of the earlier run were not known"
     hint = " (model.depends names the files that a model reads)" if "depends" in vars(plan.model) else ""

@@ -168,8 +168,8 @@ def build_costs(ledger: Ledger, explained: Mapping[str, ExplainedEntry]) -> pd.D
         part, _, name = component.partition(".")
         name, access = name.rsplit(".", 1) if part == "search" else (name, "")
         n_reused = explained[name].known if part == "explainer" else ""
-        cost = ledger.cost(component)
-        amounts = (round(cost.seconds, 4), cost.rows, round(cost.inside, 4), round(cost.calls))
+        cost = ledger.get_cost(component)
+        amounts = (round(cost.seconds, 4), cost.rows, round(cost.model_seconds, 4), round(cost.calls))
         lines.append((part, name, access, n_reused, *amounts))
     columns = ["part", "name", "access", "known", "seconds", "model_rows", "model_seconds", "model_calls"]
     return pd.DataFrame(lines, columns=columns)

@@ -27,7 +27,7 @@ from cfeval_cli.core import (
     Score,
 )
 from cfeval_cli.core.metric import Needs, Role
-from cfeval_cli.core.ranking import top
+from cfeval_cli.core.ranking import find_top_k
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
@@ -179,7 +179,7 @@ def _check_direction(metric: Metric, inputs: MetricInput, name: str) -> None:
     for truth, importance in inputs.truth.items():
         means = []
         for values in (importance, np.where(np.isfinite(importance), -importance, -np.inf)):
-            score = _score(metric, replace(inputs, features=top(values, _K)), name)[truth]
+            score = _score(metric, replace(inputs, features=find_top_k(values, _K)), name)[truth]
             means.append(score.numerator.sum() / score.denominator.sum())
         best, worst = means if metric.better == "higher" else means[::-1]
         require(best > worst, f"{name}: better={metric.better!r} contradicts the scores of the ground truth {truth}.")

@@ -23,7 +23,7 @@ from cfeval_cli.core import (
     Truth,
     TruthEstimate,
 )
-from cfeval_cli.core.memory import numbers_of
+from cfeval_cli.core.memory import encode_rows
 from cfeval_cli.errors import check_float, check_int
 from cfeval_cli.seeding import make_stream
 
@@ -175,7 +175,7 @@ def _count_coalition_rows(background: Codes, players: Ints) -> int:
 def _list_backgrounds(background: Codes, players: Ints, coalition: int) -> tuple[Codes, Floats]:
     """Return the background rows that differ in features outside a coalition, and the share of each."""
     outside = [int(j) for position, j in enumerate(players) if not coalition >> position & 1]
-    numbers = numbers_of(background[:, outside])
+    numbers = encode_rows(background[:, outside])
     if numbers is None:
         _, first, counts = np.unique(background[:, outside], axis=0, return_index=True, return_counts=True)
     else:  # the same, faster

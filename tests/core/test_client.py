@@ -119,11 +119,11 @@ def test_every_row_is_counted_on_the_askers_account(model):
         assert (ledger.rows["a"], ledger.calls["a"]) == (counted, calls)
     ledger.open_client(model, Access.LABEL, "b")
     assert ledger.rows["b"] == 0
-    ledger.book("b", Cost(3, 1.5, 0.5, 0.25))
-    ledger.book("b", Cost(4, 2, 1.0, 0.5))
-    assert ledger.cost("b") == Cost(7, 3.5, 1.5, 0.75)
+    ledger.record("b", Cost(3, 1.5, 0.5, 0.25))
+    ledger.record("b", Cost(4, 2, 1.0, 0.5))
+    assert ledger.get_cost("b") == Cost(7, 3.5, 1.5, 0.75)
     ledger.add("c", ledger)
-    assert ledger.cost("c").rows == counted + 7 and ledger.cost("c").calls == calls + 3.5
+    assert ledger.get_cost("c").rows == counted + 7 and ledger.get_cost("c").calls == calls + 3.5
 
 
 @given(problems(absent=0.2), st.integers(0, 99), st.sampled_from([-2.0, 1.0, 300.0]))
@@ -303,9 +303,9 @@ def test_a_linear_model_tells_its_line():
 
 def looked(call, access=Access.WHITE_BOX, model=MODEL, padded=False):
     """How deep a call looks."""
-    ledger = Ledger(watching=True)
+    ledger = Ledger(records_depth=True)
     call(ledger.open_client(model, access, "who", padded=padded))
-    return ledger.depth("who")
+    return ledger.get_depth("who")
 
 
 def test_a_watching_ledger_knows_how_deep_an_asker_looked():

@@ -16,7 +16,7 @@ def test_costs_are_added_taken_away_and_shared_out(one, two, size):
     both = one + two
     assert astuple(both) == tuple(a + b for a, b in zip(astuple(one), astuple(two), strict=True))
     assert astuple(both - two) == pytest.approx(astuple(one), abs=1e-6)
-    parts = one.shared(size)
+    parts = one.split(size)
     assert len(parts) == size and sum(part.rows for part in parts) == one.rows
     assert max(part.rows for part in parts) - min(part.rows for part in parts) <= 1
     assert astuple(sum(parts, Cost())) == pytest.approx(astuple(one))

@@ -30,8 +30,8 @@ def test_settings_and_class_tell_components_apart():
     told = [Lime(), Lime(n_samples=4999), Lime(order="absolute"), Random()]
     told += [Lr(truth, name) for name, truth in TRUTHS.items()] + [Omission(REMOVALS), Omission(REMOVALS, "zero")]
     told += [Omission({**REMOVALS, "marginal": Marginal(draws=99)}), *REMOVALS.values(), *TRUTHS.values()]
-    assert len({identity.of_component(one) for one in told}) == len(told)
-    assert identity.of_component(Lime()) == identity.of_component(Lime(n_samples=5000))
+    assert len({identity.hash_component(one) for one in told}) == len(told)
+    assert identity.hash_component(Lime()) == identity.hash_component(Lime(n_samples=5000))
 
 
 class Told(Fingerprinted):
@@ -54,9 +54,9 @@ def test_settings_that_are_not_plain_values_have_no_identity():
             return ""
 
     for odd in (Own(print), Own(threading.Lock()), Own(np.zeros(2)), Own({1, 2}), Slots()):
-        assert identity.of_component(odd) is None
+        assert identity.hash_component(odd) is None
     for plain in (Own(3), Own(None), Own([1, (2.5, "x")]), Own({"a": {"b": True}})):
-        assert identity.of_component(plain) is not None
+        assert identity.hash_component(plain) is not None
 
 
 def test_a_component_within_a_component_counts_with_its_class_and_settings():
@@ -83,8 +83,8 @@ def test_a_component_within_a_component_counts_with_its_class_and_settings():
         Outer([Kernel()]),
         Outer({"k": 1}),
     ]
-    assert len({identity.of_component(one) for one in told}) == len(told)
-    assert identity.of_component(Outer(Kernel())) == identity.of_component(Outer(Kernel(1.0)))
+    assert len({identity.hash_component(one) for one in told}) == len(told)
+    assert identity.hash_component(Outer(Kernel())) == identity.hash_component(Outer(Kernel(1.0)))
 
 
 def test_a_users_class_is_found_again_only_if_it_says_what_its_results_depend_on():
@@ -103,14 +103,14 @@ def test_a_users_class_is_found_again_only_if_it_says_what_its_results_depend_on
         def fingerprint(self):
             raise OSError("the service is away")
 
-    assert identity.of_component(Mute()) is None
-    assert identity.of_component(Says(Mute())) is None  # what it holds counts too
-    assert identity.of_component(Says(None)) is None  # it does not know
-    assert identity.of_component(Raises()) is None
-    told = [identity.of_component(Says(what)) for what in ("", "v1", "v2")]
+    assert identity.hash_component(Mute()) is None
+    assert identity.hash_component(Says(Mute())) is None  # what it holds counts too
+    assert identity.hash_component(Says(None)) is None  # it does not know
+    assert identity.hash_component(Raises()) is None
+    told = [identity.hash_component(Says(what)) for what in ("", "v1", "v2")]
     assert None not in told and len(set(told)) == 3
-    assert identity.of_component(Says("v1")) == told[1]
-    assert identity.of_component(Lime()) is not None  # cfeval's own need not say
+    assert identity.hash_component(Says("v1")) == told[1]
+    assert identity.hash_component(Lime()) is not None  # cfeval's own need not say
 
     @dataclass(frozen=True)
     class Apart(Fingerprinted):
@@ -123,8 +123,8 @@ def test_a_users_class_is_found_again_only_if_it_says_what_its_results_depend_on
         def __reduce__(self):
             return Apart, (self.setting, 0)
 
-    assert identity.of_component(Apart(1, "a")) != identity.of_component(Apart(1, "b"))
-    assert identity.of_component(Apart(1, "a")) != identity.of_component(Apart(2, "a"))
+    assert identity.hash_component(Apart(1, "a")) != identity.hash_component(Apart(1, "b"))
+    assert identity.hash_component(Apart(1, "a")) != identity.hash_component(Apart(2, "a"))
 
 
 def test_a_file_or_folder_that_a_setting_names_counts_by_its_content(tmp_path):
@@ -134,30 +134,30 @@ def test_a_file_or_folder_that_a_setting_names_counts_by_its_content(tmp_path):
 
     file, folder = tmp_path / "weights.txt", tmp_path / "many"
     for where in (file, folder, "no/such/file", "x" * 10_000, "a\0b", ""):
-        assert identity.of_component(Reads(str(where))) is not None
-    missing = identity.of_component(Reads(str(file)))
+        assert identity.hash_component(Reads(str(where))) is not None
+    missing = identity.hash_component(Reads(str(file)))
     file.write_text("one")
-    first = identity.of_component(Reads(str(file)))
-    assert first != missing and identity.of_component(Reads(str(file))) == first
-    assert identity.of_component(Reads([{"deep": str(file)}])) is not None
+    first = identity.hash_component(Reads(str(file)))
+    assert first != missing and identity.hash_component(Reads(str(file))) == first
+    assert identity.hash_component(Reads([{"deep": str(file)}])) is not None
     file.write_text("three")
-    assert identity.of_component(Reads(str(file))) not in (first, missing)
-    deep = identity.of_component(Reads([{"deep": str(file)}]))
+    assert identity.hash_component(Reads(str(file))) not in (first, missing)
+    deep = identity.hash_component(Reads([{"deep": str(file)}]))
     os.utime(file, ns=(1, 1))
-    assert identity.of_component(Reads([{"deep": str(file)}])) == deep  # when it was written does not count
+    assert identity.hash_component(Reads([{"deep": str(file)}])) == deep  # when it was written does not count
     file.write_text("one")
-    assert identity.of_component(Reads(str(file))) == first == identity.of_component(Reads(file))
-    assert identity.of_component(Reads([{"deep": str(file)}])) != deep
+    assert identity.hash_component(Reads(str(file))) == first == identity.hash_component(Reads(file))
+    assert identity.hash_component(Reads([{"deep": str(file)}])) != deep
 
     (folder / "inner").mkdir(parents=True)
-    seen = {identity.of_component(Reads(str(folder)))}
+    seen = {identity.hash_component(Reads(str(folder)))}
     for name, text in (("a", "1"), ("a", "22"), ("inner/b", "1"), ("inner/c", "1")):
         (folder / name).write_text(text)
-        told = identity.of_component(Reads(str(folder)))
-        assert told is not None and told not in seen and told == identity.of_component(Reads(str(folder)))
+        told = identity.hash_component(Reads(str(folder)))
+        assert told is not None and told not in seen and told == identity.hash_component(Reads(str(folder)))
         seen.add(told)
     (folder / "inner" / "c").rename(folder / "inner" / "d")
-    assert identity.of_component(Reads(str(folder))) not in seen
+    assert identity.hash_component(Reads(str(folder))) not in seen
 
 
 def test_a_folder_with_too_many_files_is_never_the_same(tmp_path, monkeypatch):
@@ -168,9 +168,9 @@ def test_a_folder_with_too_many_files_is_never_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(identity, "_FILES", 3)
     for name in "abc":
         (tmp_path / name).touch()
-    assert identity.of_component(Reads(str(tmp_path))) is not None
+    assert identity.hash_component(Reads(str(tmp_path))) is not None
     (tmp_path / "d").touch()
-    assert identity.of_component(Reads(str(tmp_path))) is None
+    assert identity.hash_component(Reads(str(tmp_path))) is None
 
 
 def test_data_and_model_tell_subjects_apart():
@@ -178,17 +178,17 @@ def test_data_and_model_tell_subjects_apart():
     weights = model.weights.copy()
     weights[0, 0] = np.nextafter(weights[0, 0], 9)
     changed = [
-        identity.of_subject(DATASET, model),
-        identity.of_subject(DATASET, replace(model, bias=model.bias + 1e-12)),
-        identity.of_subject(DATASET, replace(model, weights=weights)),
-        identity.of_subject(make_dataset([3, 4, 2], seed=1), model),
-        identity.of_subject(replace(DATASET, candidates=DATASET.candidates[::-1]), model),
-        identity.of_subject(replace(DATASET, kind="text"), model),
+        identity.hash_data_and_model(DATASET, model),
+        identity.hash_data_and_model(DATASET, replace(model, bias=model.bias + 1e-12)),
+        identity.hash_data_and_model(DATASET, replace(model, weights=weights)),
+        identity.hash_data_and_model(make_dataset([3, 4, 2], seed=1), model),
+        identity.hash_data_and_model(replace(DATASET, candidates=DATASET.candidates[::-1]), model),
+        identity.hash_data_and_model(replace(DATASET, kind="text"), model),
     ]
     assert len(set(changed)) == len(changed)
     same = LinearModel(model.bias, model.weights.copy(), tuple(t.copy() for t in model.tables), model.means)
-    assert identity.of_subject(make_dataset([3, 4, 2]), same) == changed[0]
-    assert identity.of_subject(DATASET, object()) is None
+    assert identity.hash_data_and_model(make_dataset([3, 4, 2]), same) == changed[0]
+    assert identity.hash_data_and_model(DATASET, object()) is None
 
     class Service(Told):
         version = "1"
@@ -198,10 +198,12 @@ def test_data_and_model_tell_subjects_apart():
 
     one, two = Service(), Service()
     two.version = "2"
-    assert identity.of_subject(DATASET, one) != identity.of_subject(DATASET, two)
-    assert identity.of_subject(DATASET, one) == identity.of_subject(make_dataset([3, 4, 2]), Service())
+    assert identity.hash_data_and_model(DATASET, one) != identity.hash_data_and_model(DATASET, two)
+    assert identity.hash_data_and_model(DATASET, one) == identity.hash_data_and_model(
+        make_dataset([3, 4, 2]), Service()
+    )
     two.version = None
-    assert identity.of_subject(DATASET, two) is None
+    assert identity.hash_data_and_model(DATASET, two) is None
 
 
 @pytest.fixture
@@ -231,8 +233,8 @@ def code(folder):
     for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
         del sys.modules[name]
     importlib.invalidate_caches()
-    identity.of_code.cache_clear()
-    return identity.of_code(importlib.import_module("mine.explainer").Own)
+    identity.hash_code.cache_clear()
+    return identity.hash_code(importlib.import_module("mine.explainer").Own)
 
 
 def test_code_counts_as_far_as_it_is_imported(package):
@@ -283,20 +285,20 @@ def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
 
 def test_versions_of_packages_count_even_those_imported_within_functions(package, monkeypatch):
     before = code(package)
-    real = identity.version_of
+    real = identity.get_version
     for name in ("numpy", "sklearn"):
-        monkeypatch.setattr(identity, "version_of", lambda n, name=name: "0.0.1" if n == name else real(n))
+        monkeypatch.setattr(identity, "get_version", lambda n, name=name: "0.0.1" if n == name else real(n))
         assert code(package) != before, name
-    monkeypatch.setattr(identity, "version_of", lambda n: "0.0.1" if n == "lime" else real(n))
+    monkeypatch.setattr(identity, "get_version", lambda n: "0.0.1" if n == "lime" else real(n))
     assert code(package) == before  # it does not use it
-    identity.of_code.cache_clear()
-    changed = identity.of_code(Lime)
-    monkeypatch.setattr(identity, "version_of", real)
-    identity.of_code.cache_clear()
-    assert identity.of_code(Lime) != changed
+    identity.hash_code.cache_clear()
+    changed = identity.hash_code(Lime)
+    monkeypatch.setattr(identity, "get_version", real)
+    identity.hash_code.cache_clear()
+    assert identity.hash_code(Lime) != changed
 
 
 def test_every_package_that_an_explainer_imports_has_a_version():
     for name in ("numpy", "scipy", "sklearn", "torch", "lime", "anchor", "yaml"):
-        assert identity.version_of(name)[0].isdigit() or " " in identity.version_of(name), name
-    assert identity.version_of("no_such_package") == ""
+        assert identity.get_version(name)[0].isdigit() or " " in identity.get_version(name), name
+    assert identity.get_version("no_such_package") == ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cfeval_cli import core
-from cfeval_cli.core.fingerprint import of_subject
+from cfeval_cli.core.fingerprint import hash_data_and_model
 from cfeval_cli.core.model import (
     Access,
     BlackBox,
@@ -157,7 +157,7 @@ def test_methods_with_the_names_of_abilities_grant_nothing():
     model = Lookalike()
     spec = ModelSpec.from_model(DATASET, model)
     assert not [ability for ability in abilities if isinstance(model, ability) or spec.supports(ability)]
-    assert not spec.blind and of_subject(DATASET, model) is None
+    assert not spec.blind and hash_data_and_model(DATASET, model) is None
     client = core.Ledger().open_client(model, Access.WHITE_BOX, "test")
     assert (
         not client.has_embeddings

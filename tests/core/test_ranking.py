@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT
-from cfeval_cli.core.ranking import met, shared
+from cfeval_cli.core.ranking import compute_hit_probability, count_shared_features
 
 
 def make_inputs(truth, named, k, absent=()):
@@ -32,11 +32,13 @@ def test_recall_and_hit_are_means_over_the_orders(truth, seed):
     for order in permutations(there):
         reference = sorted(order, key=lambda j: -truth[j])[:k]  # stable: equal ones in this order
         counts.append(len({*reference} & {*named}))
-    assert shared(inputs, "t")[0] == pytest.approx(np.mean(counts))
-    assert met(inputs, "t")[0] == pytest.approx(np.mean([count > 0 for count in counts]))
+    assert count_shared_features(inputs, "t")[0] == pytest.approx(np.mean(counts))
+    assert compute_hit_probability(inputs, "t")[0] == pytest.approx(np.mean([count > 0 for count in counts]))
 
 
 def test_without_ties_they_are_counts():
     inputs = make_inputs([3.0, 1.0, 2.0], [0, 1], 2)
-    assert shared(inputs, "t").tolist() == [1.0] and met(inputs, "t").tolist() == [1.0]
-    assert shared(make_inputs([3.0, 1.0, 2.0], [1, -1], 2), "t").tolist() == [0.0]
+    assert count_shared_features(inputs, "t").tolist() == [1.0] and compute_hit_probability(inputs, "t").tolist() == [
+        1.0
+    ]
+    assert count_shared_features(make_inputs([3.0, 1.0, 2.0], [1, -1], 2), "t").tolist() == [0.0]

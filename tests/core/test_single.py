@@ -22,7 +22,7 @@ def test_the_value_that_leaves_least(seed, constrained, access):
     other = (features + 1) % dataset.n_features
     codes[np.arange(12), other] = np.where(codes[np.arange(12), other] == ABSENT, ABSENT, 0)
     own = whole[np.arange(12), features]
-    found = single.tried(dataset, open_client(model, access), codes, said, own, features, 100)
+    found = single.find_best_edit(dataset, open_client(model, access), codes, said, own, features, 100)
     for i, j in enumerate(features):
         tries = []
         for value in dataset.candidates[j].tolist() if own[i] != ABSENT else ():
@@ -33,9 +33,9 @@ def test_the_value_that_leaves_least(seed, constrained, access):
                 tries.append((left, value, labels(model, edited[None])[0] != said[i]))
         assert found.flips[i] == any(flip for _, _, flip in tries)
         if access == Access.LABEL or not tries:
-            assert found.left[i] == np.inf and found.value[i] == codes[i, j]
+            assert found.probability[i] == np.inf and found.value[i] == codes[i, j]
         else:
-            assert found.left[i] == pytest.approx(min(tries)[0])
+            assert found.probability[i] == pytest.approx(min(tries)[0])
             assert found.value[i] in [value for left, value, _ in tries if left == pytest.approx(min(tries)[0])]
 
 
@@ -44,7 +44,7 @@ def test_parts_make_no_difference(monkeypatch):
     model = make_linear(dataset, 2)
     codes, features = dataset.test.codes, np.arange(30) % 3
     given_ = (codes, labels(model, codes), codes[np.arange(30), features], features, 100)
-    whole = single.tried(dataset, open_client(model), *given_)
+    whole = single.find_best_edit(dataset, open_client(model), *given_)
     monkeypatch.setattr(single, "_AT_ONCE", 7)
-    parts = single.tried(dataset, open_client(model), *given_)
-    assert whole.value.tolist() == parts.value.tolist() and whole.left.tolist() == parts.left.tolist()
+    parts = single.find_best_edit(dataset, open_client(model), *given_)
+    assert whole.value.tolist() == parts.value.tolist() and whole.probability.tolist() == parts.probability.tolist()

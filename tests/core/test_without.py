@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, HasEmbeddings, Rows
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.without import without
+from cfeval_cli.core.without import compute_removal_effect
 from cfeval_cli.removal.marginal import Marginal
 from tests.problems import REMOVALS, labels, logit, make_dataset, make_linear, open_client, predicted, problems, sigmoid
 
@@ -41,14 +41,16 @@ def test_every_way_on_any_features_of_tables(problem, seed, way):
     rows = predicted(dataset, model)
     gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
     replacement = REMOVALS[way].fit(dataset, None)
-    flips, left = without(open_client(model, Access.PROBABILITY), rows, gone, replacement)
+    effect = compute_removal_effect(open_client(model, Access.PROBABILITY), rows, gone, replacement)
+    flips, left = effect.flip_rate, effect.probability
     expected = [
         by_hand(dataset, model, row, label, taken, way)
         for row, label, taken in zip(rows.codes, rows.labels, gone, strict=True)
     ]
     assert flips == pytest.approx([flip for flip, _ in expected])
     assert left == pytest.approx([kept for _, kept in expected])
-    shares, none = without(open_client(model, Access.LABEL), rows, gone, replacement)
+    effect = compute_removal_effect(open_client(model, Access.LABEL), rows, gone, replacement)
+    shares, none = effect.flip_rate, effect.probability
     assert none is None and shares == pytest.approx(flips)
 
 
@@ -75,7 +77,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
         gone = (~told if keep else told)[[i]] & (row != ABSENT)
         seen.clear()
         one = Rows(np.arange(1), codes[[i]], labels(model, codes[[i]]))
-        without(open_client(Spy(), Access.PROBABILITY), one, gone, REMOVALS[way].fit(dataset, None))
+        compute_removal_effect(open_client(Spy(), Access.PROBABILITY), one, gone, REMOVALS[way].fit(dataset, None))
         for edited in np.concatenate(seen):
             for j, code in enumerate(row):
                 removed = (j in marked) != keep and code != ABSENT
@@ -91,7 +93,8 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
     rows = predicted(dataset, model)
     gone = np.random.default_rng(0).random(rows.codes.shape) < 0.6
     replacement = Marginal(draws=30).fit(dataset, None)
-    flips, left = without(open_client(model), rows, gone, replacement)
+    effect = compute_removal_effect(open_client(model), rows, gone, replacement)
+    flips, left = effect.flip_rate, effect.probability
     for i in range(0, 200, 17):
         features = np.flatnonzero(gone[i])
         values, weights = replacement.sample(features)
@@ -110,8 +113,8 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
             return model.predict_proba(codes)
 
     monkeypatch.setattr("cfeval_cli.core.without._AT_ONCE", 64)
-    parts = without(open_client(Spy()), rows, gone, replacement)
-    assert max(asked) <= 64 and (parts[0] == flips).all() and parts[1] == pytest.approx(left)
+    parts = compute_removal_effect(open_client(Spy()), rows, gone, replacement)
+    assert max(asked) <= 64 and (parts.flip_rate == flips).all() and parts.probability == pytest.approx(left)
 
 
 def test_nothing_removed_changes_nothing():
@@ -120,7 +123,8 @@ def test_nothing_removed_changes_nothing():
         rows = predicted(dataset, model)
         for way in WAYS:
             gone = np.zeros(rows.codes.shape, dtype=bool)
-            flips, left = without(open_client(model), rows, gone, REMOVALS[way].fit(dataset, None))
+            effect = compute_removal_effect(open_client(model), rows, gone, REMOVALS[way].fit(dataset, None))
+            flips, left = effect.flip_rate, effect.probability
             assert (flips == 0).all() and left == pytest.approx(rows.probability)
 
 
@@ -137,7 +141,8 @@ def test_a_black_box_of_three_classes_is_asked_about_whole_rows():
     said = model.predict_proba(codes).argmax(axis=1)
     rows = Rows(dataset.test.ids, codes, said)
     gone = np.tile([True, False, True], (len(codes), 1))
-    flips, left = without(open_client(model, Access.PROBABILITY), rows, gone, Marginal().fit(dataset, None))
+    effect = compute_removal_effect(open_client(model, Access.PROBABILITY), rows, gone, Marginal().fit(dataset, None))
+    flips, left = effect.flip_rate, effect.probability
     for i, row in enumerate(codes):
         edited = np.tile(row, (len(dataset.train), 1))
         edited[:, [0, 2]] = dataset.train.codes[:, [0, 2]]  # every training row lends its values

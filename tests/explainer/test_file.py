@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, ModelSpec, NotExplained
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import hash_component
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.scores import read_scores
@@ -113,9 +113,9 @@ def test_file_with_the_name_of_another_explainer_is_refused(tmp_path):
 
 def test_changed_content_changes_the_fingerprint_and_the_explanations(tmp_path):
     path = kept(tmp_path, wide())
-    before, told = of_component(File(path)), explained(File(path)).features
+    before, told = hash_component(File(path)), explained(File(path)).features
     kept(tmp_path, wide(-SCORES * 3))
-    assert of_component(File(path)) != before is not None
+    assert hash_component(File(path)) != before is not None
     assert (explained(File(path)).features != told).any()
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, BlackBox, ModelSpec
-from cfeval_cli.core.ranking import top
+from cfeval_cli.core.ranking import find_top_k
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
@@ -116,7 +116,7 @@ def test_lr_is_the_ranking_of_the_truth(definition):
     told = explain(Lr(TRUTHS[definition], definition), dataset, model)
     batch = make_batch(dataset, model)
     scores = importance(definition, model, dataset, batch.codes, batch.labels)
-    assert (told.features == top(scores, 3)).all()
+    assert (told.features == find_top_k(scores, 3)).all()
 
 
 def test_bad_settings_are_named():

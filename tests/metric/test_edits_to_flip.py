@@ -79,11 +79,11 @@ def test_a_set_has_no_order_and_settings_are_checked():
 
 
 def test_of_many_values_the_most_frequent_are_tried():
-    from cfeval_cli.core.single import candidates
+    from cfeval_cli.core.single import select_candidates
 
     dataset = make_dataset([40, 3], n=200, seed=3)
-    some = candidates(dataset, 0, 7)
+    some = select_candidates(dataset, 0, 7)
     shares = dataset.frequencies[0]
     assert len(some) == 7 and (np.diff(some) > 0).all()
     assert shares[some].min() >= np.sort(shares)[-7]
-    assert candidates(dataset, 1, 7).tolist() == [0, 1, 2]
+    assert select_candidates(dataset, 1, 7).tolist() == [0, 1, 2]

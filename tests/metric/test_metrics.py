@@ -231,7 +231,7 @@ def test_erasure_is_a_counterfactual_edit(model_and_inputs):
     assert aggregate(Comprehensiveness(), inputs)["del"] == pytest.approx(soft)
     assert aggregate(Dfr(), inputs)["del"] == hard
     effect, deletions = remove_selected(inputs, inputs.removals["zero"]), make_deletions(model, inputs)
-    assert (effect.flips == deletions.flipped).all() and effect.left == pytest.approx(deletions.probability)
+    assert (effect.flip_rate == deletions.flipped).all() and effect.probability == pytest.approx(deletions.probability)
     all_features = replace(inputs, features=np.tile(np.arange(inputs.codes.shape[1]), (len(inputs), 1)))
     whole = replace(all_features, counterfactuals={Access.PROBABILITY: make_deletions(model, all_features)})
     no_features = replace(inputs, features=np.full((len(inputs), 1), NO_FEATURE))

@@ -225,7 +225,7 @@ def test_numbered_edits_equal_plain_erasure(seed, mask):
     assert whole.edits is not None or mask
     for i, row in enumerate(rows):
         sets = whole.is_removed[is_needed[i]]
-        expected = compute_erasure(inputs, fitted, np.full(len(sets), row), sets).left
+        expected = compute_erasure(inputs, fitted, np.full(len(sets), row), sets).probability
         assert left[i, is_needed[i]] == pytest.approx(expected, abs=1e-12)
 
 

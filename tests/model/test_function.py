@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cfeval_cli.core import ModelSpec
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import hash_component
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.model.function import Function, load_function
@@ -124,11 +124,11 @@ def test_it_is_known_again_by_content_not_by_path(tmp_path):
     file.write_text("def f(rows):\n    return [0.5] * len(rows)\n")
     settings = Function(f"{file}:f", depends=[str(data)])
     marks = [settings.fit(DATASET, 0).fingerprint()]
-    assert marks[0] == of_component(settings) is not None
+    assert marks[0] == hash_component(settings) is not None
     file.write_text("def f(rows):\n    return [0.25] * len(rows)\n")
-    marks.append(of_component(settings))
+    marks.append(hash_component(settings))
     data.write_text("2!")
-    marks.append(of_component(settings))
+    marks.append(hash_component(settings))
     assert len(set(marks)) == 3
 
 
@@ -154,14 +154,14 @@ def imports(tmp_path, monkeypatch):
 
 def test_modules_that_it_imports_are_part_of_its_identity(imports):
     settings = Function(f"{imports / 'score.py'}:f")
-    before = of_component(settings)
+    before = hash_component(settings)
     assert before is not None
     for file in sorted(imports.rglob("*.py")):
         text = file.read_text()
         file.write_text(f"{text}# changed\n")
-        assert of_component(settings) not in (before, None), file
+        assert hash_component(settings) not in (before, None), file
         file.write_text(text)
-        assert of_component(settings) == before
+        assert hash_component(settings) == before
     assert settings.fit(DATASET, 0).fingerprint() == before  # also when all of it is loaded
 
 
@@ -203,7 +203,7 @@ def test_results_are_not_cached_if_its_dependencies_are_unknown(imports, caplog,
     if "not found" in reason:  # code that is not found is in no file that was named
         assert declared.fingerprint() is None
     else:
-        assert of_component(declared) is not None
+        assert hash_component(declared) is not None
 
 
 def test_a_folder_that_it_imports_from_can_be_named(imports):
@@ -220,11 +220,11 @@ def test_a_folder_that_it_imports_from_can_be_named(imports):
     assert Function(path).fit(DATASET, 0).fingerprint() is None  # also now that the folder is on the path
     for depends in ([str(imports / "src")], [str(file)]):
         settings = Function(path, depends=depends)
-        before = of_component(settings)
+        before = hash_component(settings)
         file.write_text("p = 0.125\n")
-        assert None is not before != of_component(settings) is not None
+        assert None is not before != hash_component(settings) is not None
         file.write_text("p = 0.25\n")
-        assert of_component(settings) == before
+        assert hash_component(settings) == before
 
 
 @pytest.mark.parametrize("changed", ["score.py", "first_of_a_test.py"])

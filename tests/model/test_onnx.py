@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from cfeval_cli.core import Dataset, ModelSpec
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import hash_component
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.model.onnx import Onnx
@@ -126,9 +126,9 @@ def test_a_file_that_does_not_go_with_the_data_is_refused(place, name, message):
 def test_it_is_known_again_by_content_not_by_path(place, tmp_path):
     file = tmp_path / "model.onnx"
     file.write_bytes((place / "columns.onnx").read_bytes())
-    before = of_component(Onnx(str(file)))
+    before = hash_component(Onnx(str(file)))
     file.write_bytes((place / "mapped.onnx").read_bytes())
-    assert before != of_component(Onnx(str(file))) is not None
+    assert before != hash_component(Onnx(str(file))) is not None
 
 
 def with_external_tensor(folder, weight, location="weights.bin"):
@@ -163,11 +163,11 @@ def test_external_tensors_are_read_beside_the_file_and_are_part_of_its_identity(
     def positive():
         return Onnx(path).fit(data, 0).predict_proba(data.test.codes)[:, 1]
 
-    first = of_component(Onnx(path))
+    first = hash_component(Onnx(path))
     assert first is not None
     assert positive() == pytest.approx(1 / (1 + np.exp(-data.test.codes[:, 0])), abs=1e-6)
     write_weight(tmp_path / "model" / "weights.bin", 2.0)
-    assert of_component(Onnx(path)) not in (first, None)
+    assert hash_component(Onnx(path)) not in (first, None)
     assert positive() == pytest.approx(1 / (1 + np.exp(-2.0 * data.test.codes[:, 0])), abs=1e-6)
 
 
@@ -185,7 +185,7 @@ def test_external_tensors_outside_the_folder_are_refused(tmp_path, location, mes
     write_weight(tmp_path / "weights.bin", 1.0)
     path = with_external_tensor(tmp_path / "model", 1.0, location.format(folder=tmp_path))
     (tmp_path / "model" / "link.bin").symlink_to(tmp_path / "weights.bin")
-    assert of_component(Onnx(path)) is None
+    assert hash_component(Onnx(path)) is None
     with pytest.raises(UserError, match=message):
         Onnx(path).output_type(Numbers(**vars(make_dataset([4, 3]))))
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from cfeval_cli.core import ModelSpec
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import hash_component
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.model.skops import Skops
@@ -48,7 +48,7 @@ def test_probabilities_in_the_order_of_the_classes(tmp_path):
     wanted = model.predict_proba(DATASET.decode(CODES))
     assert made.predict_proba(CODES) == pytest.approx(wanted)
     assert (pickle.loads(pickle.dumps(made)).predict_proba(CODES) == made.predict_proba(CODES)).all()
-    assert made.fingerprint() == of_component(settings) is not None
+    assert made.fingerprint() == hash_component(settings) is not None
     turned = mixed(classes=("good", "bad"))  # the file's classes are in the order of the alphabet
     assert settings.fit(turned, 0).predict_proba(CODES) == pytest.approx(wanted[:, ::-1])
 
@@ -122,7 +122,7 @@ def test_the_code_of_trusted_types_is_part_of_its_identity(tmp_path, monkeypatch
     before = settings.fit(DATASET, 0).fingerprint()
     assert before is not None
     module.write_text(MINE.format(by=10))
-    assert of_component(settings) not in (before, None)
+    assert hash_component(settings) not in (before, None)
     assert not caplog.messages
     module.write_text(MINE.format(by=10) + "\nimport os\n")
     assert settings.fit(DATASET, 0).fingerprint() is None

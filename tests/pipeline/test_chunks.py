@@ -10,7 +10,7 @@ import pytest
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
 from cfeval_cli.core import NO_FEATURE, Access, Cost, ModelSpec, Section, scratch
-from cfeval_cli.core.fingerprint import of_code, of_component
+from cfeval_cli.core.fingerprint import hash_code, hash_component
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
@@ -65,7 +65,7 @@ class ExplainerResult:
     explainer = Lime(n_samples=200)
 
     def compute(self, model, executor, cache):
-        who, code = of_component(self.explainer), of_code(type(self.explainer))
+        who, code = hash_component(self.explainer), hash_code(type(self.explainer))
         job = ExplanationJob("x", self.explainer, Access.PROBABILITY, DATASET, model, who, code, "subject", 0, ROWS)
         check_explanations(job, compute_explanations(job, executor, cache, lambda _: None), 1e-6)
 
@@ -130,7 +130,7 @@ def test_an_explainer_that_does_not_declare_that_it_is_deterministic_is_not_comp
     class Comparing(ExplainerResult):
         explainer = Restless()
 
-    assert of_component(Restless()) is None
+    assert hash_component(Restless()) is None
     Comparing().compute(Model(), WORKERS, Off())
 
 

@@ -24,7 +24,7 @@ from cfeval_cli.core import (
     Fingerprinted,
     scratch,
 )
-from cfeval_cli.core.fingerprint import of_code, of_component, of_subject
+from cfeval_cli.core.fingerprint import hash_code, hash_component, hash_data_and_model
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.anchor import Anchor
@@ -48,7 +48,7 @@ HERE = Local(n_jobs=1)
 
 
 def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
-    who, what, code = of_component(explainer), of_subject(dataset, model), of_code(type(explainer))
+    who, what, code = hash_component(explainer), hash_data_and_model(dataset, model), hash_code(type(explainer))
     return ExplanationJob(name, explainer, explainer.access, dataset, model, who, code, what, seed, ROWS)
 
 

@@ -120,8 +120,8 @@ def test_the_settings_are_named_by_their_keys():
     assert estimate_explainer(made, "random", 0.001) == ("n_explain", None)
     features = choose_features(TABLE, 2, 0)
     assert estimate_search(made, features, 0.001) == ("k or n_explain", 81 * 0.001)
-    made.ledger.book("explainer.omission", Cost(seconds=60.0))
-    made.ledger.book("search.omission.label", Cost(seconds=30.0))
+    made.ledger.record("explainer.omission", Cost(seconds=60.0))
+    made.ledger.record("search.omission.label", Cost(seconds=30.0))
     assert estimate_repetition(made) == ("explainer_stability", 90 / (3 * len(TABLE.test)))
 
 

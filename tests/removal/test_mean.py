@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, BlackBox, HasGradient, ModelSpec, Rows
-from cfeval_cli.core.without import without
+from cfeval_cli.core.without import compute_removal_effect
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.removal.mean import Mean
@@ -45,7 +45,8 @@ def test_it_leaves_what_the_mean_effect_leaves(problem, seed):
     rows = predicted(dataset, model)
     gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
     for one in (model, Plain(model)):
-        flips, left = without(open_client(one), rows, gone, Mean().fit(dataset, open_client(one)))
+        effect = compute_removal_effect(open_client(one), rows, gone, Mean().fit(dataset, open_client(one)))
+        flips, left = effect.flip_rate, effect.probability
         for i, row in enumerate(rows.codes):
             z = by_hand(dataset, model, row, gone[i])
             assert left[i] == pytest.approx(sigmoid(z if rows.labels[i] == 1 else -z), abs=1e-9)
@@ -60,7 +61,10 @@ def test_it_does_not_depend_on_where_the_constant_stands():
     shifted = LinearModel(model.bias - 9.0, np.c_[model.weights, np.ones(3)], tables, means)
     rows = predicted(dataset, model)
     gone = np.random.default_rng(0).random(rows.codes.shape) < 0.5
-    left = [without(open_client(one), rows, gone, Mean().fit(dataset, open_client(one)))[1] for one in (model, shifted)]
+    left = [
+        compute_removal_effect(open_client(one), rows, gone, Mean().fit(dataset, open_client(one))).probability
+        for one in (model, shifted)
+    ]
     assert left[0] == pytest.approx(left[1]) and not Mean().arbitrary
 
 
@@ -82,4 +86,11 @@ def test_only_a_model_that_takes_embeddings_can_be_asked():
     assert "gradients in the embeddings" in Mean().not_applicable_reason(ModelSpec(dataset, BlackBox))
     empty = Rows(*(array[:0] for array in (dataset.test.ids, dataset.test.codes, dataset.test.labels)))
     replacement = Mean().fit(dataset, open_client(make_linear(dataset), Access.GRADIENT))
-    assert len(without(open_client(make_linear(dataset)), empty, np.zeros((0, 2), bool), replacement)[0]) == 0
+    assert (
+        len(
+            compute_removal_effect(
+                open_client(make_linear(dataset)), empty, np.zeros((0, 2), bool), replacement
+            ).flip_rate
+        )
+        == 0
+    )

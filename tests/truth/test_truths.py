@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, ModelSpec
-from cfeval_cli.core.ranking import top
+from cfeval_cli.core.ranking import find_top_k
 from cfeval_cli.model.additive import AdditiveModel
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.truth.absolute import Absolute
@@ -93,9 +93,9 @@ def test_shapley_and_contrast_do_not_depend_on_where_the_constant_stands(problem
 
 def test_top_orders_by_importance_then_by_feature_and_leaves_out_what_is_absent():
     scores = np.array([[1.0, 3.0, 3.0, -np.inf]])
-    assert top(scores, 2).tolist() == [[1, 2]]
-    assert top(scores, 4).tolist() == [[1, 2, 0, -1]]
-    assert top(scores, 6).tolist() == [[1, 2, 0, -1, -1, -1]]
+    assert find_top_k(scores, 2).tolist() == [[1, 2]]
+    assert find_top_k(scores, 4).tolist() == [[1, 2, 0, -1]]
+    assert find_top_k(scores, 6).tolist() == [[1, 2, 0, -1, -1, -1]]
 
 
 def test_truths_say_what_they_answer_and_whether_a_constant_that_no_prediction_depends_on_changes_them():

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Codes, Floats, Ints
-from cfeval_cli.core.ranking import top
+from cfeval_cli.core.ranking import find_top_k
 from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import StoredRun
 
@@ -179,7 +179,7 @@ def _find_reference_features(results: StoredRun, ids: Sequence[int]) -> dict[str
     features = {}
     for name in name_truths(rows["truth"], results.record):
         importance = rows[rows["truth"] == name].set_index("instance")["importance"].loc[list(ids)]
-        features[name] = top(np.stack(importance.to_list()).astype(float), results.record.settings.k)
+        features[name] = find_top_k(np.stack(importance.to_list()).astype(float), results.record.settings.k)
     return features
 
 
