@@ -31,7 +31,7 @@ def test_three_digits(value, text):
     assert write_three_digits(value) == text
 
 
-def test_a_tau_has_its_interval_without_what_can_be_left_out():
+def test_short_tau_has_no_leading_zero_and_no_blank_in_its_interval():
     def tau(*figures):
         return Cell(*figures, form=SHORT).text
 
@@ -40,7 +40,7 @@ def test_a_tau_has_its_interval_without_what_can_be_left_out():
     assert tau(-0.001, -0.999, 0.996) == "0 [-1,1]"
 
 
-def test_names_are_parted_where_their_words_end():
+def test_camel_case_names_are_split_at_words():
     assert split_camel_case("DecisionBoundary") == "Decision Boundary"
     assert [split_camel_case(name) for name in ("LIME", "DeepSHAP", "SmoothGrad", "LR", "")] == [
         "LIME", "DeepSHAP", "Smooth Grad", "LR", "",
@@ -48,7 +48,7 @@ def test_names_are_parted_where_their_words_end():
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_line_is_too_long_and_no_word_is_broken(seed):
+def test_lines_fit_the_width_and_words_are_whole(seed):
     rng = np.random.default_rng(seed)
 
     def words(most):
@@ -78,7 +78,7 @@ def test_no_line_is_too_long_and_no_word_is_broken(seed):
             assert word in whole or word.rstrip(",.") in whole or legend.fullmatch(word), word
 
 
-def test_so_many_explainers_that_no_width_holds_them_are_cut_and_the_note_says_so():
+def test_note_states_how_many_of_too_many_explainers_are_shown():
     header = [Title("Metric"), *(Title(f"E{i}", is_explainer=True) for i in range(40))]
     one = Table("t", header, [[Row(Title("A", ["b"], "higher"), [Cell(0.123, rank=1, form=SIGNIFICANT)] * 40)]])
     text = lines_of(one)
@@ -86,7 +86,7 @@ def test_so_many_explainers_that_no_width_holds_them_are_cut_and_the_note_says_s
     assert re.search(r"Ranks of \d+ of 40 explainers; --full shows all", " ".join(text))
 
 
-def test_control_characters_are_shown_and_not_obeyed():
+def test_control_characters_are_escaped():
     evil = "\x1b[2J"
     header = [Title("Metric"), *[Title(f"{evil} x", is_explainer=True)] * 3]
     row = Row(Title(evil, ["b"], "higher"), [Cell(0.123, rank=1), Cell(evil), Cell()])
@@ -100,7 +100,7 @@ def findings(folder):
     return opened.findings, opened.record
 
 
-def test_values_ranks_and_marks_are_those_of_the_files(toy, made):
+def test_values_ranks_and_marks_equal_those_of_metrics_csv(toy, made):
     folder = made(toy, *FIVE)
     one = build_brief(*findings(folder))
     with (folder / "metrics.csv").open() as file:
@@ -130,7 +130,7 @@ def test_values_ranks_and_marks_are_those_of_the_files(toy, made):
     assert max(map(len, text)) <= 80 and "τ contribution" in text[1] + text[2] and "τ change" in text[2]
 
 
-def test_who_is_tied_is_compared_with_who_is_better():
+def test_tied_ranks_are_compared_with_the_next_better_rank():
     ends = {"a": (0.9, 1.0, 1), "b": (0.5, 0.95, 2.5), "c": (0.5, 0.95, 2.5), "d": (0.1, 0.2, 4)}
     shown = {
         name: {"value": (low + high) / 2, "low_end": low, "high_end": high, "rank": rank}
@@ -140,7 +140,7 @@ def test_who_is_tied_is_compared_with_who_is_better():
     assert told == {"a": "1st", "b": "2.5=~", "c": "2.5=~", "d": "4th"}
 
 
-def test_tau_is_that_without_controls_by_question(toy, made):
+def test_tau_excludes_controls_for_each_question(toy, made):
     folder = made(toy, *FIVE)
     found, record = findings(folder)
     one = build_brief(found, record)
@@ -164,7 +164,7 @@ def test_rows_that_are_empty_or_the_same_are_named_below(toy, made):
     assert "Shown by --full: Comp. (del.)" in notes and not [name for name in names if "del." in name]
 
 
-def test_of_one_explainer_there_are_values_and_no_ranks(toy, made):
+def test_one_explainer_has_values_and_no_ranks(toy, made):
     one = build_brief(*findings(made(toy, "explainer=lr", "n_explain=20")))
     assert len(one.header) == 2 and not any(row.cells[0].rank_text for row in one.rows)
     assert "rank" not in " ".join(one.notes)

@@ -87,7 +87,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ["sweep", *(pytest.param(name, marks=pytest.mark.slow) for name in ODD)])
-def test_sweeps_and_odd_runs_make_sane_pages(opened, reports, made, toy, name):
+def test_pages_of_sweeps_and_unusual_runs_are_valid(opened, reports, made, toy, name):
     if name in ODD:
         odd = made(toy, *ODD[name], copy=True)
         replace_files(odd, read_results(odd).record, build.Report(read_results(odd)).make_files([]))
@@ -121,7 +121,7 @@ def numbers(texts):
 
 
 @pytest.mark.parametrize("name", ["table", "text"])
-def test_it_opens_without_an_error_and_fits_a_phone(opened, name):
+def test_page_opens_without_an_error_and_fits_a_phone(opened, name):
     page = opened(name)
     assert page.locator("h1").is_visible() and page.locator("#browser").is_visible()
     assert page.locator("figure svg").count() >= 6
@@ -167,7 +167,7 @@ def test_rows_sort_by_a_column_and_explainers_by_a_metric(opened):
     assert page.locator("table.sortable").first.locator("thead th").all_text_contents() == names
 
 
-def test_instances_are_browsed_by_mouse_and_by_keyboard(opened):
+def test_instance_browser_works_by_mouse_and_by_keyboard(opened):
     page = opened("table")
     case, place = page.locator("#instance-details"), page.locator("#position")
     assert place.text_content() == "1 of 40" and page.locator("#previous").is_disabled()
@@ -206,7 +206,7 @@ def contrast(one, other):
 STYLE = "(e) => { const s = getComputedStyle(e); return [s.color, s.backgroundColor, s.fill]; }"
 
 
-def test_light_and_dark_have_contrast(opened):
+def test_light_and_dark_themes_have_sufficient_contrast(opened):
     papers = []
     for scheme in ("light", "dark"):
         page = opened("table", color_scheme=scheme)
@@ -226,7 +226,7 @@ def test_light_and_dark_have_contrast(opened):
     assert luminance(papers[0]) > 0.9 and luminance(papers[1]) < 0.05
 
 
-def test_tables_and_the_command_are_copied(opened, reports):
+def test_buttons_copy_tables_and_the_command(opened, reports):
     texts = json.loads(re.search(r'id="table-texts">(.*?)</script>', reports["table"].read_text(), re.S)[1])
     page = opened("table", permissions=["clipboard-read", "clipboard-write"])
     for form in ("latex", "markdown", "csv"):
@@ -241,7 +241,7 @@ def test_tables_and_the_command_are_copied(opened, reports):
     assert page.evaluate("navigator.clipboard.readText()") == page.locator("#command").text_content()
 
 
-def test_paper_has_no_controls_and_everything_is_open(opened, tmp_path):
+def test_print_has_no_buttons_and_all_details_are_open(opened, tmp_path):
     page = opened("table", color_scheme="dark")
     page.emulate_media(media="print")
     for selector in ("nav", "#instances", "button[data-copy=latex]", "#theme"):
@@ -256,7 +256,7 @@ def test_paper_has_no_controls_and_everything_is_open(opened, tmp_path):
     ).stat().st_size > 50_000
 
 
-def test_without_scripts_all_but_the_browser_can_be_read(opened):
+def test_page_without_scripts_shows_all_but_the_instance_browser(opened):
     page = opened("table", java_script_enabled=False)
     assert page.locator("table.sortable").first.is_visible() and page.locator("figure svg").first.is_visible()
     assert page.locator("noscript").first.is_visible() and not page.locator("#browser").is_visible()

@@ -54,7 +54,7 @@ def test_values_and_ranks_stand_in_one_table_and_intervals_in_a_second():
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(1, 1), (2, 5), (6, 20), (16, 60), (40, 3), (3, 0)])
-def test_every_cell_stands_somewhere_and_what_is_narrow_takes_one_column(columns, rows):
+def test_latex_has_every_cell_once_and_narrow_tables_fit_one_column(columns, rows):
     made = list(tabulars(render_latex(table(columns, rows))))
     values = [one for one in made if "intervals" not in one[1]]
     assert sum((len(body[0]) - 1) * (len(body) - 1) for _, _, body in values) == columns * rows
@@ -64,7 +64,7 @@ def test_every_cell_stands_somewhere_and_what_is_narrow_takes_one_column(columns
     assert values[0][0] == (columns > 2 and rows > 0)
 
 
-def test_chosen_metrics_have_rows_and_others_have_not(toy, made):
+def test_only_selected_metrics_have_rows_in_latex(toy, made):
     three = ("explainer=[random,omission,lr]", "metric=[comprehensiveness,sufficiency,proximity,validity_soft,recall]")
     folder = made(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
     told = read_results(folder)
@@ -84,13 +84,13 @@ def _rows(made):
 
 
 @pytest.mark.parametrize("wanted", ["comprehensiveness", "[]", "[validty]", "[recall]"])
-def test_a_choice_that_is_none_is_refused(wanted):
+def test_invalid_selection_of_metrics_is_refused(wanted):
     with pytest.raises(UserError, match=r"tables\.metrics must be"):
         planned(f"tables.metrics={wanted}")
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
-def test_the_tables_of_a_run_are_compiled_and_none_is_wider_than_its_place(toy, made, tmp_path):
+def test_latex_tables_compile_and_none_is_too_wide(toy, made, tmp_path):
     text = dict(Report(read_results(made(toy))).make_texts())["tables.tex"].decode()
     text += "".join(render_latex(table(n, 50, f"{n} columns", ["A note."])) for n in (2, 6, 16))
     page = r"\documentclass[twocolumn]{article}\usepackage[margin=2cm]{geometry}\usepackage{booktabs}\begin{document}"

@@ -89,7 +89,7 @@ def check(html):
     return html
 
 
-def test_a_run_has_a_report_with_everything_in_it(toy, made):
+def test_report_has_tables_figures_settings_and_instances(toy, made):
     html = check(page(made(toy, "explainer=[random,omission,lr]", "metric=[validity,proximity,recall]")))
     said = unescape(text_of(html))
     for title in ("Scores and ranks", "Agreement of each metric's ranking", "Differences between the τ", "Costs"):
@@ -102,7 +102,7 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
     assert re.findall(r"<svg[^>]*role=\"img\"", html) and html.count("<desc") == html.count("<svg")
 
 
-def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, made, monkeypatch, capsys):
+def test_report_made_again_has_the_same_bytes(toy, made, monkeypatch, capsys):
     folder = made(
         toy,
         "explainer=[random,lr]",
@@ -143,7 +143,7 @@ def undrawn(toy, made):
     return page(made(toy, FOUR, FEW), figures=False)
 
 
-def test_the_script_is_the_only_one_that_may_run(undrawn):
+def test_content_security_policy_allows_only_the_script_of_the_page(undrawn):
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', undrawn)
     (script,) = re.findall(r"<script>(.*?)</script>", undrawn, re.S)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -151,7 +151,7 @@ def test_the_script_is_the_only_one_that_may_run(undrawn):
     assert "unsafe-inline'; script" not in policy.split("script-src")[1]
 
 
-def test_names_with_markup_stay_names(toy, made):
+def test_markup_in_names_is_escaped(toy, made):
     folder = made(toy, FOUR, *FEWER, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explainers"]["omission"] = EVIL + "</script><!--"
@@ -171,7 +171,7 @@ def test_names_with_markup_stay_names(toy, made):
     assert EVIL in unescape(text_of(html))
 
 
-def test_every_table_can_be_copied_in_three_forms(undrawn):
+def test_every_table_can_be_copied_as_latex_markdown_and_csv(undrawn):
     texts = embedded(undrawn, "table-texts")
     buttons = re.findall(r'data-copy="(latex|markdown|csv)" data-table="(\d+)"', undrawn)
     assert {int(number) for _, number in buttons} == set(range(len(texts)))
@@ -203,7 +203,7 @@ def test_every_table_can_be_copied_in_three_forms(undrawn):
         (["explainer=[random,lr]", "metric=[recall]"], ["no metric to be judged"]),
     ],
 )
-def test_unusual_runs_have_sane_reports(toy, made, overrides, expected):
+def test_reports_of_unusual_runs_are_valid(toy, made, overrides, expected):
     folder = made(toy, *overrides, "model.max_epochs=10")
     few = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
     said = unescape(text_of(check(page(folder, figures=not few))))
@@ -212,7 +212,7 @@ def test_unusual_runs_have_sane_reports(toy, made, overrides, expected):
 
 
 @pytest.mark.slow
-def test_sentences_and_moved_embeddings(toy_text, made):
+def test_text_report_has_words_and_moved_embeddings(toy_text, made):
     folder = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=2")
     html = check(page(folder))
     said = unescape(text_of(html))
@@ -224,7 +224,7 @@ def test_sentences_and_moved_embeddings(toy_text, made):
         assert " ".join(words) == " ".join(kept.loc[instance["id"], "text"].split())
 
 
-def test_no_counterfactual_flips(toy, made):
+def test_report_warns_if_no_counterfactual_flips(toy, made):
     folder = made(toy, FOUR, copy=True)
     found = pd.read_parquet(folder / "counterfactuals.parquet")
     found["flipped"] = False
@@ -239,7 +239,7 @@ def test_no_counterfactual_flips(toy, made):
 
 
 @pytest.mark.slow
-def test_a_ladder_of_500_rungs_stays_light(toy, made):
+def test_report_of_500_graded_controls_is_small(toy, made):
     folder = made(toy, "explainer=[random,omission,lr,ladder]", "explainer.ladder.rungs=3", copy=True)
     record = json.loads((folder / "run.json").read_text())
     metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values={"rung": [""]})
@@ -254,7 +254,7 @@ def test_a_ladder_of_500_rungs_stays_light(toy, made):
     assert embedded(html, "browser-data")["explainers"] == ["Random", "Omission", "LR"]
 
 
-def test_the_browser_holds_some_instances_spread_over_the_predictions():
+def test_instances_of_the_browser_are_spread_over_the_predictions():
     probability = np.random.default_rng(0).random(5000)
     some = instance_browser.select_spread(probability, 300)
     assert len(set(some)) == 300 and (np.diff(some) > 0).all()
@@ -262,7 +262,7 @@ def test_the_browser_holds_some_instances_spread_over_the_predictions():
     assert instance_browser.select_spread(probability[:10], 300).tolist() == list(range(10))
 
 
-def test_what_the_browser_shows_is_what_the_files_say(toy, made):
+def test_instance_browser_equals_the_parquet_files(toy, made):
     folder = made(toy, FOUR)
     browser = instance_browser.build_browser(opened(folder))
     scores = pd.read_parquet(folder / "scores.parquet").set_index(["metric", "variant", "explainer", "instance"])
@@ -388,7 +388,7 @@ def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
     assert ("highest τ" in found.headline.lower()) == (few is None)
 
 
-def test_only_effects_are_coloured(toy, made):
+def test_only_effects_have_colours(toy, made):
     folder = opened(made(toy, FOUR))
     browser = instance_browser.build_browser(folder)
     assert dict(zip(browser.explainers, browser.has_effects, strict=True)) == {
@@ -397,7 +397,7 @@ def test_only_effects_are_coloured(toy, made):
     assert folder.record.effects["random"] is False
 
 
-def test_faults_are_told_if_there_are_any(toy, made):
+def test_failed_explanations_are_listed(toy, made):
     folder = made(toy, FOUR, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explained"]["decision_boundary"]["faults"] = 7
@@ -411,7 +411,7 @@ def test_faults_are_told_if_there_are_any(toy, made):
     assert any(instance.explanations[2].missing_reason == "it broke" for instance in browser.instances)
 
 
-def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path, monkeypatch):
+def test_incomplete_run_has_no_report(toy, made, tmp_path, monkeypatch):
     folder = made(toy, FOUR, copy=True)
     record = json.loads((folder / "run.json").read_text())
     for change, reason in (({"status": "failed"}, "its status is failed"), ({"schema": 0}, "another version")):
@@ -433,7 +433,7 @@ def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path, monk
     assert "contains a run.json" in done.stderr and done.stderr.startswith("cfeval: ")
 
 
-def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, tmp_path, monkeypatch):
+def test_report_of_a_sweep_names_varied_settings_and_failed_runs(toy, made, tmp_path, monkeypatch):
     for number, overrides in enumerate((["seed=1"], ["seed=2"], ["seed=1", "k=2"])):
         shutil.copytree(made(toy, *SWEPT, *overrides), tmp_path / str(number))
         record = json.loads((tmp_path / str(number) / "run.json").read_text())

@@ -31,7 +31,7 @@ def page(folder):
     return Report(folder).render_page({}, [])
 
 
-def test_the_order_is_answer_why_scores_trust_cost_appendix(page):
+def test_sections_are_answer_why_scores_trust_cost_appendix(page):
     order = [page.index(f'id="{name}"') for name in ("verdict", "why", "scores", "trust", "cost", "appendix")]
     assert order == sorted(order)
     parts = re.split(r'<section id="(scores|trust|cost|appendix)">', page)
@@ -44,7 +44,7 @@ def _of(frame, number, name):
     return frame[(frame["instance"] == number) & (frame["explainer"] == name)]
 
 
-def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_files_say(folder):
+def test_examples_are_the_instances_of_most_disagreement_and_equal_the_files(folder):
     questions = name_truths(folder.record.settings.truth, folder.record)
     browser = build_browser(folder)
     shown = select_examples(browser, questions).examples
@@ -79,7 +79,7 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
         }
 
 
-def test_every_head_of_a_row_leads_to_a_definition_which_the_classes_give(folder, page):
+def test_row_headings_link_to_definitions_from_docstrings(folder, page):
     known = {term.name: term for term in glossary.list_terms(folder.record)}
     assert (
         known["Validity"].definition
@@ -109,14 +109,14 @@ def test_heading_links_to_its_term_or_name(title, name):
     assert (f'href="#{terms[name].anchor}"' in html) if name else ("href" not in html)
 
 
-def test_a_folder_that_defines_nothing_has_the_usual_words_only(folder):
+def test_glossary_without_definitions_has_common_terms_only(folder):
     record = folder.record.model_copy(update={"definitions": DefinitionsEntry()})
     names = {term.name for term in glossary.list_terms(record)}
     assert "τ" in names and "Validity" not in names
     assert len({term.anchor for term in glossary.list_terms(folder.record)}) == len(glossary.list_terms(folder.record))
 
 
-def test_the_methods_are_those_of_the_settings(folder):
+def test_methods_paragraph_states_the_settings(folder):
     text, settings = methods.write_methods(folder.record), folder.record.settings
     assert f"on {folder.record.instances:,} test instances of toy by Random, Omission, DecisionBoundary and LR" in text
     assert "selected k = 2 features" in text and folder.record.setup in text and f"seed {settings.seed}." in text
@@ -128,7 +128,7 @@ def test_the_methods_are_those_of_the_settings(folder):
     assert "version = {9.9}" in cited and "2109.01962" in cited and cited.count("{") == cited.count("}")
 
 
-def test_what_is_copied_is_escaped(folder):
+def test_methods_paragraph_is_escaped_in_the_page(folder):
     record = change_record(folder.record, explainers=dict.fromkeys(folder.record.explainers, "<b>x"))
     assert "<b>x" in methods.write_methods(record)
     html = Report(replace(folder, record=record)).render_page({}, [])

@@ -78,7 +78,7 @@ def test_each_metric_is_drawn_against_the_truth(shown):
 
 
 @pytest.mark.parametrize("pair", [("c", "probability"), ("proximity", "probability"), ("comprehensiveness", "del")])
-def test_a_title_with_its_tau_has_room_in_the_last_panel(pair):
+def test_title_with_tau_fits_the_last_panel(pair):
     figure, axes = plots.make_panels(4, 1.35)
     with plots.apply_style():
         plots._set_title(axes[-1], pair, RECORD, ", τ = -0.07")
@@ -104,7 +104,7 @@ def test_graded_controls_are_not_drawn_as_explainers():
     assert list(drawn(rungs=True)[1]) == ["correlations"]
 
 
-def test_costs_are_told_for_each_instance(shown):
+def test_costs_are_per_instance(shown):
     findings, figures = shown
     left, right = figures["costs"].figure.axes
     truth = findings.metrics[findings.metrics["metric"] == "recall"]["value"].tolist()
@@ -117,7 +117,7 @@ def test_costs_are_told_for_each_instance(shown):
     assert "| metric: C | 0.200 | 4.000 | 70 | 1.4 |" in text and "| bounds | 0.300 | 6.000 | 90 | 1.8 |" in text
 
 
-def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup(shown):
+def test_figures_are_reproducible_and_names_are_plain_text(shown):
     one, two = shown[1], drawn()[1]
     for kind, names in (("svg", list(one)), ("pdf", list(one)), ("png", ["truth"])):  # dots take long
         bodies = {name: one[name].render(kind) for name in names}
@@ -126,12 +126,12 @@ def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup(shown):
             assert not any(b"<b>" in text for text in bodies.values()) and b"$x^2$ &lt;b&gt;" in bodies["truth"]
 
 
-def test_values_that_differ_by_rounding_alone_look_the_same():
+def test_axis_limits_hide_rounding_differences():
     low, high = plots._widen_limits((1.4142135623730951, 1.4142135623730954))
     assert low < 1.3 and high > 1.5 and plots._widen_limits((0.1, 0.2)) == (0.1, 0.2)
 
 
-def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made):
+def test_run_writes_its_figures_and_costs(toy, made):
     explainers = ("explainer=[random,omission,ladder]", "explainer.ladder.rungs=3")
     few = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
     folder = made(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
@@ -153,7 +153,7 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made
     assert "explainer: Omission" in (folder / "costs.md").read_text()
 
 
-def test_colour_and_mark_belong_to_a_name_and_no_two_explainers_that_there_are_look_alike():
+def test_looks_depend_on_the_name_and_differ_between_packaged_explainers():
     names = sorted({path.stem for path in (CONF / "explainer").glob("*.yaml")})
     together = plots.assign_looks(names)
     assert len({(look.colour, look.mark) for look in together.values()}) == len(names)
@@ -166,7 +166,7 @@ def test_colour_and_mark_belong_to_a_name_and_no_two_explainers_that_there_are_l
     assert max(Counter(look.colour for look in field).values()) <= 4
 
 
-def test_a_users_own_explainer_that_looks_as_another_does_is_hollow():
+def test_second_explainer_of_the_same_look_is_hollow():
     """Of a hundred names some must: then the later one of two is, whichever others are there."""
     names = [f"mine_{i}" for i in range(100)]
     seen = plots.assign_looks(names)
@@ -181,7 +181,7 @@ def _shape(look):
     return look.colour, look.mark
 
 
-def test_figures_do_not_obey_a_matplotlibrc():
+def test_figures_ignore_a_matplotlibrc():
     import matplotlib
 
     with matplotlib.rc_context({"text.usetex": True, "lines.linewidth": 9.0, "font.family": ["cursive"]}):

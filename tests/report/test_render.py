@@ -68,18 +68,18 @@ RENDERERS = {
         (BLANK, ""),
     ],
 )  # fmt: skip
-def test_a_cell_is_written_with_what_it_has(cell, text):
+def test_cell_text_has_value_interval_rank_and_marks(cell, text):
     assert cell.text == text
 
 
-def test_a_title_is_written_with_its_parts():
+def test_title_text_has_all_parts():
     title = Title("C", ("disc.", "label"), "higher", "*", "§", number=1)
     assert (title.text, title.plain) == ("1 C* (disc., label) ↑ §", "C (disc., label)")
     assert Title("Random", marks="†").text == "Random†" and Title("x", direction="lower").text == "x ↓"
 
 
 @pytest.mark.parametrize("name", RENDERERS)
-def test_text_is_escaped_wherever_it_stands(name):
+def test_text_is_escaped_in_every_position(name):
     table = Table(
         EVIL,
         [Title("Metric"), Title(EVIL), Title("n", marks=EVIL)],
@@ -104,7 +104,7 @@ MISSING = Table(
 
 
 @pytest.mark.parametrize("name", RENDERERS)
-def test_a_missing_value_is_a_dash_and_its_reason_stands_below(name):
+def test_missing_value_is_a_dash_with_its_reason_below(name):
     text = RENDERERS[name](MISSING)
     assert ("--" if name == "latex" else "–") in text and not re.search("nan|None", text)
     assert name == "csv" or re.search(r"(–|--): needs more\.", text)
@@ -134,7 +134,7 @@ def test_numbers_are_aligned_to_the_right():
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 120])
-def test_terminals_are_kept_to_their_width(width):
+def test_terminal_tables_fit_the_width(width):
     header = [Title("Metric"), *(Title(f"Explainer{i}", is_explainer=True) for i in range(9))]
     cells = [Cell(0.1234, rank=i + 1) for i in range(9)]
     table = Table("A title " * 9, header, [[Row(Title("Metric", ["a", "b"], "higher"), cells)]], ["A note " * 20])
@@ -144,7 +144,7 @@ def test_terminals_are_kept_to_their_width(width):
     assert texts[0].count("0.1234") == 9
 
 
-def test_a_narrow_screen_has_stacked_columns_in_one_and_ranks_below_values():
+def test_narrow_table_stacks_columns_and_has_ranks_below_values():
     header = [Title("Metric"), Title("DecisionBoundary", is_explainer=True), Title("τ\u00a0one")]
     header.append(Title("τ\u00a0other", is_stacked=True))
     row = Row(Title("C", ["d"], "higher"), [Cell(0.5, rank=1, bold=True), Cell(0.25, form=SHORT), Cell(1, form=SHORT)])
@@ -153,7 +153,7 @@ def test_a_narrow_screen_has_stacked_columns_in_one_and_ranks_below_values():
     assert lines[4:6] == [["C", "(d)", "↑", "0.5000", ".25"], ["1st", "1"]]
 
 
-def test_latex_sets_intervals_apart_and_uses_formulas_that_are_harmless():
+def test_latex_separates_intervals_and_allows_harmless_formulas_only():
     title = Title("C", ["disc."], "higher", latex=r"$\mathcal{C}$", marks="*")
     table = Table("t", [Title("Metric"), Title("a")], [[Row(title, [Cell(-0.5, -1, 0, rank=2)])]])
     values, intervals = render_latex(table).split(r"\caption{t: intervals.}")

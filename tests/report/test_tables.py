@@ -1,11 +1,9 @@
-import io
 import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from cfeval_cli.report.build_bounds import build_bounds
 from cfeval_cli.report.build_correlations import build_correlations
@@ -15,12 +13,11 @@ from cfeval_cli.report.build_stability import build_stability
 from cfeval_cli.report.build_tables import build_tables
 from cfeval_cli.report.instance_counts import support_notes
 from cfeval_cli.report.notes import remark_notes
-from cfeval_cli.report.numbers import PERCENT, SCORE, fixed, write_ordinal
+from cfeval_cli.report.numbers import write_ordinal
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.render.latex import escape_latex, render_latex
 from cfeval_cli.report.render.markdown import render_markdown
-from cfeval_cli.report.render.terminal import render_terminal
-from cfeval_cli.report.table import Cell, Row, Table, Title
+from cfeval_cli.report.table import Cell, Row, Title
 from cfeval_cli.report.titles import find_low_coverage, merge_rows
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
@@ -90,22 +87,9 @@ def metrics(coverage=(1.0, 0.4)):
 CORRELATIONS = pd.DataFrame(
     [
         {
-            "metric": m,
-            "variant": v,
-            "truth": g,
-            "agreement": "recall",
-            "tau": t,
-            "rho": t,
-            "note": note,
-            "family": "explainers",
-            "tau_low": t - 0.1,
-            "tau_high": t,
-            "rho_low": np.nan,
-            "rho_high": np.nan,
-            "p_tau": 0.5,
-            "explainers": 2,
-            "subset": subset,
-            "p_rho": 0.0001,
+            "metric": m, "variant": v, "truth": g, "agreement": "recall", "tau": t, "rho": t, "note": note,
+            "family": "explainers", "tau_low": t - 0.1, "tau_high": t, "rho_low": np.nan, "rho_high": np.nan,
+            "p_tau": 0.5, "p_rho": 0.0001, "explainers": 2, "subset": subset,
         }
         for subset in (ALL_EXPLAINERS, WITHOUT_CONTROLS)
         for m, v, g, t, note in [
@@ -115,7 +99,7 @@ CORRELATIONS = pd.DataFrame(
             ("comprehensiveness", "del", "absolute", np.nan, "all tied, ρ undefined"),
         ]
     ]
-)
+)  # fmt: skip
 
 
 def tables(correlations=CORRELATIONS, record=RECORD, differences=(), instances=(), values=None):
@@ -123,7 +107,7 @@ def tables(correlations=CORRELATIONS, record=RECORD, differences=(), instances=(
     return build_tables(Findings(metrics() if values is None else values, correlations, *frames), record)
 
 
-def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
+def test_scores_mark_truth_agreement_low_coverage_and_missing_values():
     values, _ = tables()
     text = render_markdown(values)
     lines = {
@@ -143,36 +127,13 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     assert "Not computed: c\\_soft (needs probability access)." in text
 
 
-def printed(table, width=200):
-    out = io.StringIO()
-    Console(width=width, file=out).print(render_terminal(table, width))
-    return out.getvalue()
-
-
-def test_names_are_escaped_in_every_form():
-    values, _ = tables()
-    assert r"A\_1 \& \<b\>\|" in render_markdown(values)
-    assert r"A\_1\\\&\\\textless{}b\textgreater{}|" in render_latex(values)  # one word a line
-    assert "A_1 & <b>|" in printed(values)
+def test_latex_escapes_special_characters():
+    assert r"A\_1\\\&\\\textless{}b\textgreater{}|" in render_latex(tables()[0])  # one word a line
     assert escape_latex("α τ ± 5") == r"$\alpha$ $\tau$ $\pm$ 5"
     assert escape_latex("50% of $x_1^2 {\\}") == r"50\% of \$x\_1\textasciicircum{}2 \{\textbackslash{}\}"
 
 
-def test_a_narrow_terminal_gets_the_columns_in_parts_and_no_number_is_broken():
-    header = [Title("Metric"), *(Title(f"Explainer{i}") for i in range(9))]
-    table = Table("t", header, [[Row(Title("C"), [Cell((i + 0.1234) / 10, rank=1) for i in range(9)])]])
-    for width in (40, 80, 200):
-        text = printed(table, width)
-        assert all(f"0.{i}123 (1st)" in text and f"Explainer{i}" in text for i in range(9))
-        assert max(len(line) for line in text.splitlines()) <= width
-
-
-def test_markup_in_a_name_is_not_obeyed_in_the_terminal():
-    table = Table("t", [Title("[red]x[/red]"), Title("x")], [[Row(Title("[bold]y"), [Cell("[red]")])]])
-    assert "[red]x[/red]" in printed(table) and "[bold]y" in printed(table)
-
-
-def test_table_2_has_a_pair_of_columns_for_each_truth_and_bolds_the_best():
+def test_correlations_have_tau_and_rho_for_each_truth_and_the_best_is_bold():
     _, table = tables()
     text = render_markdown(table)
     header = ["Metric", "τ signed*", "p(τ)", "ρ signed*", "p(ρ)", "τ absolute", "ρ absolute"]
@@ -184,7 +145,7 @@ def test_table_2_has_a_pair_of_columns_for_each_truth_and_bolds_the_best():
     assert "–: all tied, ρ undefined." in text
 
 
-def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left():
+def test_tau_without_controls_is_beside_tau_and_the_note_names_the_remaining_explainers():
     lines, rest = CORRELATIONS.assign(explainers=4), CORRELATIONS["subset"] == WITHOUT_CONTROLS
     lines.loc[rest, ["explainers", "tau", "tau_low", "tau_high", "rho"]] = [2, -0.5, -0.6, 0.0, np.nan]
     record = change_record(RECORD, explainers={"a": "Control", "b": "B", "x": "X"})
@@ -207,17 +168,17 @@ def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left()
     assert any("without controls fewer than two explainers are left" in note for note in alone.notes)
 
 
-def test_coverage_under_ninety_percent_is_marked_in_every_table_and_form():
+def test_coverage_below_90_percent_is_marked_in_every_format():
     for share, mark, half in ((0.91, False, False), (0.89, True, False), (0.49, True, True)):
         made = tables(values=metrics(coverage=(1.0, share)))
-        for text in (render_markdown(made[0]), render_latex(made[0]), printed(made[0]), render_csv(made[0])):
+        for text in (render_markdown(made[0]), render_latex(made[0]), render_csv(made[0])):
             assert ("B†" in text or r"B$\dagger$" in text) == mark
         assert ("under 90" in render_markdown(made[0])) == mark
         assert ("Under half of the instances: B." in render_markdown(made[0])) == half
 
 
 @pytest.mark.parametrize(("shared", "few"), [(40, False), (12, True)])
-def test_common_support_is_told_and_each_explainers_own_scores_have_a_table(shared, few):
+def test_common_support_has_a_note_and_a_table_of_own_scores(shared, few):
     values = metrics()
     mine = values["metric"] != "coverage"
     values["n"] = np.where(mine, shared, 50)
@@ -233,30 +194,6 @@ def test_common_support_is_told_and_each_explainers_own_scores_have_a_table(shar
     told = tables(values=values.assign(n=values["own_n"]), record=record)
     assert "on its own instances (support=own), of 50: B 45." in render_markdown(told[0]) and len(told) == 2
     assert "support=" not in render_markdown(tables()[0])  # all cover the same
-
-
-def test_the_note_on_support_states_the_n_of_most_rows_and_names_the_others():
-    rows = [("c", "label", 47), ("validity", "label", 47), ("naopc", "mask", 7), ("sparsity", "", 57)]
-    values = pd.DataFrame(
-        [
-            {
-                "metric": metric,
-                "variant": variant,
-                "explainer": name,
-                "n": n,
-                "own_n": own,
-                "rung": None,
-                "role": "judged",
-            }
-            for metric, variant, n in rows
-            for name, own in (("a", 60), ("b", n))
-        ]
-    )
-    (told,) = support_notes(values, NAMED)
-    assert told == (
-        "Scored on the 47 of 60 instances that all explainers cover (support=common). B alone covers 57. "
-        "Other rows: NAOPC (mask) 7 instances; Sparsity 57 instances."
-    )
 
 
 def scored(rows, roles=()):
@@ -284,7 +221,18 @@ NAMED = change_record(
 )  # fmt: skip
 
 
-def test_the_n_of_rows_is_stated_where_all_explainers_cover_all_instances():
+def test_note_states_the_usual_number_of_instances_and_the_rows_with_another_one():
+    rows = [("c", "label", 47, 47), ("validity", "label", 47, 47), ("naopc", "mask", 7, 7), ("sparsity", "", 57, 57)]
+    values = scored(rows)
+    values.loc[values["explainer"] == "a", "own_n"] = 60
+    (note,) = support_notes(values, NAMED)
+    assert note == (
+        "Scored on the 47 of 60 instances that all explainers cover (support=common). B alone covers 57. "
+        "Other rows: NAOPC (mask) 7 instances; Sparsity 57 instances."
+    )
+
+
+def test_note_on_instances_with_full_coverage_lists_exceptions_only():
     rows = [("c", "label", 60, 60), ("validity", "label", 60, 60)]
     truths = [("recall", "signed", 20, 20), ("coverage", "all", 60, 60)]
     roles = {"recall": "truth", "coverage": "fact"}
@@ -297,7 +245,7 @@ def test_the_n_of_rows_is_stated_where_all_explainers_cover_all_instances():
     assert "GroundTruth" not in support_notes(scored([*rows, *truths], roles), NAMED, [("recall", "signed")])
 
 
-def test_the_n_of_rows_is_stated_if_each_explainer_has_its_own_instances():
+def test_note_on_instances_with_own_support_lists_each_explainer():
     record = change_record(NAMED, settings={"support": "own"})
     rows = [("c", "label", 60, 47), ("validity", "label", 60, 47), ("naopc", "del", 43, 30), ("sparsity", "", 20, 20)]
     (told,) = support_notes(scored(rows), record)
@@ -307,7 +255,7 @@ def test_the_n_of_rows_is_stated_if_each_explainer_has_its_own_instances():
     )
 
 
-def test_the_tables_of_correlations_and_of_single_instances_state_the_n_of_rows():
+def test_correlations_and_instance_agreement_have_the_note_on_instances():
     values = metrics()
     values.loc[values["metric"] == "recall", ["n", "own_n"]] = 20
     told = tables(values=values)
@@ -325,25 +273,20 @@ def test_the_tables_of_correlations_and_of_single_instances_state_the_n_of_rows(
     assert "For each of 50 instances" in note and note.endswith("Other rows: Proximity (label) 43 instances.")
 
 
-def test_a_figure_outside_its_interval_is_marked():
+def test_value_outside_its_interval_is_marked():
     outside = CORRELATIONS.assign(tau_high=CORRELATIONS["tau"] - 0.05)
     text = render_markdown(tables(outside)[1])
     assert r"**1.0000 \[0.900, 0.950\]‡**" in text and "‡ outside its interval" in text
     assert "‡" not in render_markdown(tables()[1])
 
 
-def test_no_minus_zero():
-    formats = (SCORE, -1e-9), (fixed(3), -0.00004), (PERCENT, -0.001)
-    assert [form.write(value) for form, value in formats] == ["0.0000", "0.000", "0%"]
-
-
-def test_without_correlations_the_reason_stands_there():
+def test_missing_correlations_have_a_reason():
     record = change_record(RECORD, correlations_absent="a ranking needs two explainers, and this run has one")
     table = build_correlations(CORRELATIONS.iloc[:0], record)
     assert "No correlations: a ranking needs two explainers, and this run has one." in render_markdown(table)
 
 
-def test_bounds_have_each_explainers_position_and_what_the_optimum_has_of_the_truth():
+def test_bounds_have_positions_and_the_agreement_of_the_optimum_with_the_truth():
     bounds = pd.DataFrame(
         [
             ("c", "label", "enumerated", 50, 0.0, 0.5, 25, 0.9),
@@ -406,7 +349,7 @@ def with_noise(names, values, record=RECORD):
     return build_stability(names, values, record, find_low_coverage(metrics(), RECORD))
 
 
-def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_error():
+def test_explainer_stability_has_a_sentence_and_standard_errors():
     first, second = with_noise(*noisy())
     assert [[row.title.text, *row.texts] for row in first.rows] == [
         ["A_1 & <b>|", "100% [96%, 100%]", "100%", "100%", "97"],
@@ -425,7 +368,7 @@ def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_
     assert "the same 2 features" in " ".join(with_noise(*noisy(), change_record(RECORD, settings={"k": 2}))[0].notes)
 
 
-def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_known_is_a_dash():
+def test_deterministic_explainers_have_no_stability_of_values():
     (only,) = with_noise(*noisy(1.0, "yes"))
     assert "for another explainer seed:" not in " ".join(only.notes)
     names, values = noisy()
@@ -439,7 +382,7 @@ def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_know
     assert any(note.startswith("No values: Proximity") for note in second.notes)
 
 
-def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
+def test_values_that_are_not_identifiable_are_marked_and_explained():
     moving = metrics().assign(moves=lambda m: m["metric"].isin(["c", "comprehensiveness"]).astype(object))
     moving.loc[moving["metric"] == "coverage", "moves"] = None
     judged = CORRELATIONS.assign(moves=lambda c: (c["metric"] == "c") & (c["truth"] == "signed"))
@@ -478,7 +421,7 @@ def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
     assert "§" not in "".join(render_markdown(one) for one in plain)
 
 
-def test_rows_without_information_are_named_below_and_equal_variants_share_a_row():
+def test_constant_rows_are_listed_below_and_equal_variants_are_merged():
     def row(name, detail, *cells, **more):
         return Row(Title(name, [detail] if detail else [], "higher", **more), cells)
 
@@ -504,7 +447,7 @@ def test_rows_without_information_are_named_below_and_equal_variants_share_a_row
     assert len(merged[0]) == 2 and notes == ["No values: x, y."]
 
 
-def test_remarks_are_told_once_if_they_are_the_same_for_all():
+def test_equal_remarks_are_written_once():
     record = make_record(
         metrics={"naopc": make_metric("NAOPC", block="order")}, removals={"del": {"name": "zero", "title": "del."}},
         explainers={"lr": "LR", "random": "Random"},
@@ -525,7 +468,7 @@ def test_remarks_are_told_once_if_they_are_the_same_for_all():
     ]  # fmt: skip
 
 
-def test_what_ranks_unlike_explainers_is_not_compared():
+def test_metrics_that_rank_different_explainers_are_not_compared():
     names = ["metric", "variant", "than_metric", "than_variant", "difference", "p_holm", "same"]
     pairs = [("proximity", "label"), ("c", "label"), ("comprehensiveness", "del")]
     gaps = {(0, 1): (0.5, 0.01, False), (0, 2): (np.nan, np.nan, False), (1, 2): (np.nan, np.nan, False)}
@@ -540,7 +483,7 @@ def test_what_ranks_unlike_explainers_is_not_compared():
     assert not any("are too few" in note for note in table.notes)  # one pair is tested, not three
 
 
-def test_mean_ranks_are_of_metrics_that_rank_the_same_explainers():
+def test_mean_ranks_use_metrics_that_rank_the_same_explainers():
     """B is first of three by two metrics; that it is second of two by a third one, which lacks A, counts nothing."""
     ranks = {("x", "del"): "B A C", ("y", "del"): "B C A", ("z", "del"): "C B", ("u", "label"): "A C", ("t", "del"): ""}
     metrics = pd.DataFrame(

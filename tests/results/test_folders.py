@@ -18,7 +18,7 @@ from tests.conftest import seal
 SOME = ("explainer=[random,lr]", "n_explain=20", "truth=[signed,shapley,contrast,absolute]")
 
 
-def test_what_is_read_is_what_was_written(toy, made):
+def test_results_equal_the_written_files(toy, made):
     folder = made(toy, *SOME)
     record = checked.read_verified_record(folder)
     assert record.schema_ == checked.SCHEMA_VERSION and record.status == "complete"
@@ -29,7 +29,7 @@ def test_what_is_read_is_what_was_written(toy, made):
     assert RunFolder(folder, []).complete_inputs == record.inputs
 
 
-def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, made):
+def test_instances_have_predictions_and_truths(toy, made):
     folder = made(toy, *SOME)
     record = checked.read_verified_record(folder)
     instances = pd.read_parquet(folder / "instances.parquet")
@@ -46,7 +46,7 @@ def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, mad
         assert {"title", "latex", "better", "display_order", "role", "block", "detail"} <= metric.model_fields_set
 
 
-def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):
+def test_changed_or_missing_file_is_named(toy, made):
     for change in (lambda path: path.write_text("changed"), lambda path: path.unlink()):
         folder = made(toy, *SOME, copy=True)
         change(folder / "metrics.csv")
@@ -72,7 +72,7 @@ def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):
         (lambda record: record["files"].update({"../x": "00"}), "not in the run's folder"),
     ],
 )
-def test_a_record_of_another_kind_is_refused(toy, made, change, message):
+def test_invalid_record_is_refused(toy, made, change, message):
     folder = made(toy, *SOME, copy=True)
     record = json.loads((folder / "run.json").read_text())
     change(record)
@@ -94,7 +94,7 @@ def in_row_groups(toy, made, monkeypatch, search):
 
 
 @pytest.mark.parametrize("search", ["discrete", "continuous"])
-def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, monkeypatch, search):
+def test_tables_in_row_groups_equal_tables_in_one_piece(toy, made, monkeypatch, search):
     import pyarrow.parquet as pq
 
     whole, folder = made(toy, *LARGE, f"search={search}"), in_row_groups(toy, made, monkeypatch, search)
@@ -108,7 +108,7 @@ def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, monk
 
 
 @pytest.mark.parametrize("search", ["discrete", "continuous"])
-def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(toy, made, monkeypatch, search):
+def test_rows_of_some_instances_equal_that_part_of_the_table(toy, made, monkeypatch, search):
     path = in_row_groups(toy, made, monkeypatch, search)
     results = read_results(path, checked.read_verified_record(path))
     ids = results.predictions["instance"].to_numpy()[[1, 2, 13]].tolist()
@@ -126,7 +126,7 @@ def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(to
     assert results.moves_embeddings == edits["vectors"].notna().any() == (search == "continuous")
 
 
-def test_a_table_whose_first_part_has_nothing_is_written_too(tmp_path):
+def test_row_group_without_values_has_the_types_of_the_others(tmp_path):
     """A column of empty lists, or of nothing, is of no kind until a part has something."""
     files = ResultFiles(tmp_path, Scratch(tmp_path))
     parts = [
@@ -142,7 +142,7 @@ def test_a_table_whose_first_part_has_nothing_is_written_too(tmp_path):
     ("place", "left"),
     [("2026-11-17/09-30-00", "mine"), ("2026-11-17/09-30-00/3", "mine"), ("results/new", "mine/results")],
 )
-def test_a_run_that_computed_nothing_takes_back_the_folders_it_made_and_no_others(tmp_path, place, left):
+def test_run_without_results_removes_only_folders_that_it_made(tmp_path, place, left):
     (tmp_path / left).mkdir(parents=True)
     path = tmp_path / "mine" / place
     (path / ".hydra").mkdir(parents=True)
@@ -154,14 +154,14 @@ def test_a_run_that_computed_nothing_takes_back_the_folders_it_made_and_no_other
     assert not path.exists() and (tmp_path / left).is_dir() and not any((tmp_path / left).iterdir())
 
 
-def test_a_complete_job_of_a_resumed_sweep_is_kept_whatever_is_known_of_its_inputs(tmp_path):
+def test_complete_job_of_a_resumed_sweep_is_kept_without_known_inputs(tmp_path):
     seal(tmp_path, {"status": "complete", "inputs": None, "data": {"name": "toy"}, "accuracy": {"test": 1.0}}, ["k=1"])
     assert RunFolder(tmp_path, [], ["n_jobs=1", "k=1"], is_resumed=True).has_results_of(None)
     assert not RunFolder(tmp_path, [], ["k=2"], is_resumed=True).has_results_of(None)
     assert not RunFolder(tmp_path, [], ["k=1"]).has_results_of(None)
 
 
-def test_figures_of_a_record_are_formats(toy, made):
+def test_figures_in_a_record_must_be_formats(toy, made):
     folder = made(toy, *SOME, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["settings"]["figures"] = ["../../x.svg"]
@@ -182,6 +182,6 @@ def test_load_of_a_sweep_names_its_runs(tmp_path):
         load(tmp_path)
 
 
-def test_a_record_that_no_reader_would_accept_is_not_written(toy, made):
+def test_invalid_record_is_not_written(toy, made):
     with pytest.raises(UserError, match=r"reference\.test_accuracy must be a number, not 'high'"):
         made(toy, *SOME, "+dataset.reference={test_accuracy: high}")

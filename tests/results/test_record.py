@@ -7,7 +7,7 @@ import pytest
 from cfeval_cli.results.record import RunRecord, parse_record
 
 
-def test_the_record_of_a_run_is_read_and_written_again(toy, made):
+def test_record_is_unchanged_by_reading_and_writing(toy, made):
     record = json.loads((made(toy, "explainer=[random,lr]", "n_explain=20") / "run.json").read_text())
     parsed = parse_record(record)
     assert parsed.settings.k == record["settings"]["k"] and parsed.data.name == "toy"
@@ -38,5 +38,5 @@ def test_an_entry_that_no_run_writes_is_named(record, message):
     assert message in str(raised.value) and len(str(raised.value)) < 200
 
 
-def test_what_is_not_known_yet_has_its_default():
+def test_missing_entries_of_a_running_record_have_defaults():
     assert parse_record({"status": "running"}) == RunRecord(status="running")

@@ -37,7 +37,7 @@ def test_every_table_of_a_run_has_the_columns_of_its_schema(folder):
         assert not table.duplicated(list(schema.keys)).any() and len(table), name
 
 
-def test_every_column_is_of_its_kind(folder):
+def test_every_column_has_its_kind(folder):
     for name, schema in TABLES.items():
         table = read(folder / name)
         for column in schema.columns:
@@ -55,14 +55,14 @@ def is_of_kind(value, kind):
     return float(value) == int(value) if kind == "integer" else float(value) == value or value != value
 
 
-def test_the_page_follows_from_the_schema():
+def test_documentation_equals_the_schema():
     page = PAGE.read_text(encoding="utf-8")
     assert render_page(page) == page
     for name, schema in TABLES.items():
         assert name.endswith("_again.parquet") or render_columns(schema) in page
 
 
-def test_a_column_that_is_missing_or_unknown_is_named():
+def test_missing_or_unknown_column_is_named():
     columns = (
         ColumnSchema("text", "a", ""),
         ColumnSchema("text", "b", "", optional=True),
