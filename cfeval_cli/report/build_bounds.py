@@ -21,7 +21,6 @@ from cfeval_cli.report.titles import (
 from cfeval_cli.results.record import RunRecord
 
 _MAX_SHOWN_EXPLAINERS = 11
-_TRUTH, _TELLING = "truth_", "_telling"  # around the name of a ground truth in columns of bounds.csv
 _HOW = {
     "enumerated": "every set of {k} of its features is tried",
     "greedy": "sets are grown greedily by one feature at a time, so that better and worse ones may exist",
@@ -35,8 +34,7 @@ def build_bounds(
     settings, lines = record.settings, group_lines(metrics)
     explainers = list(dict.fromkeys(metrics["explainer"]))[:_MAX_SHOWN_EXPLAINERS]
     titles = make_explainer_titles(record, low_coverage)
-    columns = [name.removesuffix(_TELLING) for name in bounds.columns.astype(str) if name.endswith(_TELLING)]
-    truths = name_truths([name.removeprefix(_TRUTH) for name in columns if name.startswith(_TRUTH)], record)
+    truths = name_truths([truth for truth in record.truths if f"truth_{truth}_telling" in bounds], record)
     header = [*map(Title, ("Metric", "worst", "best")), *(titles[name] for name in explainers), Title("informative")]
     header += [Title(f"truth {name}", marks=STAR * (truth in settings.truth)) for truth, name in truths.items()]
     rows = []
@@ -45,7 +43,7 @@ def build_bounds(
         if is_truth(pair[0], record):
             continue  # its best explanation is the ground truth itself
         positions = [lines.get(pair, {}).get(name, {}).get("place") for name in explainers]
-        shares = [line["telling"] / line["instances"], *(line[f"{_TRUTH}{truth}{_TELLING}"] for truth in truths)]
+        shares = [line["telling"] / line["instances"], *(line[f"truth_{truth}_telling"] for truth in truths)]
         cells = [Cell(line["worst"]), Cell(line["best"])]
         cells += [Cell(share, form=PERCENT) for share in (*positions, *shares)]
         rows.append(Row(make_metric_title(*pair, record), cells))

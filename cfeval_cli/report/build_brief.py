@@ -73,16 +73,16 @@ def build_brief_scores(
         facts = record.metrics[pair[0]]
         if pair in left_out or (facts.role == "truth" and pair not in leading):
             continue
-        known = {name: line for name, line in of_pair.items() if not pd.isna(line["value"])}
+        with_value = {name: line for name, line in of_pair.items() if not pd.isna(line["value"])}
         name = make_metric_title(*pair, record).plain
-        texts = {write_three_digits(line["value"]) for line in known.values()}
-        if not known:
+        texts = {write_three_digits(line["value"]) for line in with_value.values()}
+        if not with_value:
             empty.append(name)
-        elif len(titles) > 1 and len(known) == len(titles) and len(texts) == 1:
-            value = next(iter(known.values()))["value"]
+        elif len(titles) > 1 and len(with_value) == len(titles) and len(texts) == 1:
+            value = next(iter(with_value.values()))["value"]
             same.append(f"{name} {f'{value:.0%}' if facts.better == 'none' else texts.pop()}")
         elif facts.better != "none":
-            shown = tuple((name, line["value"], line["rank"]) for name, line in known.items())
+            shown = tuple((name, line["value"], line["rank"]) for name, line in with_value.items())
             key = pair[0] if facts.role != "truth" else pair
             merged.setdefault((key, shown, *(of.get(pair, BLANK).text for of in taus.values())), []).append(pair)
     blocks: list[list[Row]] = []
@@ -116,17 +116,17 @@ def _make_row(
 
 def make_rank_cells(lines: Mapping[str, _Line]) -> dict[str, Cell]:
     """Return value and rank of each explainer, marked if its interval overlaps that of the next better one."""
-    known = {name: line for name, line in lines.items() if not pd.isna(line["value"])}
-    order = sorted(known, key=lambda name: known[name]["rank"])
-    ranks = [line["rank"] for line in known.values()]
+    with_value = {name: line for name, line in lines.items() if not pd.isna(line["value"])}
+    order = sorted(with_value, key=lambda name: with_value[name]["rank"])
+    ranks = [line["rank"] for line in with_value.values()]
     cells = {}
     for name in order:
-        line = known[name]
-        if len(known) == 1:
+        line = with_value[name]
+        if len(with_value) == 1:
             return {name: Cell(line["value"], form=SIGNIFICANT)}
         rank = line["rank"]
-        better = [other for other in order if known[other]["rank"] < rank]
-        is_close = bool(better) and _overlap(known[better[-1]], line)
+        better = [other for other in order if with_value[other]["rank"] < rank]
+        is_close = bool(better) and _overlap(with_value[better[-1]], line)
         marks = CIRCULAR_MARK * (line.get("circular") is True) + OVERLAP_MARK * is_close
         is_tied, is_first = ranks.count(rank) > 1, rank == min(ranks)
         cells[name] = Cell(line["value"], rank=rank, is_tied=is_tied, rank_marks=marks, bold=is_first, form=SIGNIFICANT)
@@ -162,8 +162,8 @@ def find_arbitrary(lines: pd.DataFrame, record: RunRecord) -> list[Pair]:
     constants = record.arbitrary_removals
     if any(truth in record.truths and record.truths[truth].arbitrary for truth in record.settings.truth):
         return []
-    known = lines[lines["value"].notna()]
-    pairs = list(dict.fromkeys(zip(known["metric"], known["variant"], strict=True)))
+    with_value = lines[lines["value"].notna()]
+    pairs = list(dict.fromkeys(zip(with_value["metric"], with_value["variant"], strict=True)))
     erasing = [pair for pair in pairs if record.metrics[pair[0]].block != "counterfactual"]
     other = {metric for metric, variant in erasing if variant not in constants and variant in record.removals}
     return [(metric, variant) for metric, variant in erasing if variant in constants and metric in other]
@@ -172,14 +172,14 @@ def find_arbitrary(lines: pd.DataFrame, record: RunRecord) -> list[Pair]:
 def _make_taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[Pair, Cell]]:
     """Return for each question each metric's τ, without controls where that is known."""
     settings = record.settings
-    chosen = correlations[(correlations["agreement"] == settings.agreement) & (correlations["family"] == "explainers")]
+    judged = correlations[(correlations["agreement"] == settings.agreement) & (correlations["family"] == "explainers")]
     taus: dict[str, dict[Pair, Cell]] = {}
     for truth, name in name_truths(settings.truth, record).items():
-        known = chosen[(chosen["truth"] == truth) & chosen["tau"].notna()]
-        if known.empty:
+        with_value = judged[(judged["truth"] == truth) & judged["tau"].notna()]
+        if with_value.empty:
             continue
-        rest = select_subset(known, WITHOUT_CONTROLS)
-        lines = select_subset(known) if rest.empty else rest
+        rest = select_subset(with_value, WITHOUT_CONTROLS)
+        lines = select_subset(with_value) if rest.empty else rest
         taus[name] = {
             (line["metric"], line["variant"]): Cell(
                 line["tau"], line["tau_low"], line["tau_high"], form=SHORT,

@@ -124,9 +124,9 @@ def build_correlations(correlations: pd.DataFrame, record: RunRecord) -> Table:
 def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_Column]:
     """Return the leading truths with their p, the graded controls, and the other definitions of the ground truth."""
     settings, truths = record.settings, list_truth_metrics(record)
-    chosen = correlations[correlations["agreement"] == settings.agreement]
-    names = name_truths(chosen["truth"], record)
-    sides = [(name, STAR * (g in settings.truth), chosen[chosen["truth"] == g]) for g, name in names.items()]
+    judged = correlations[correlations["agreement"] == settings.agreement]
+    names = name_truths(judged["truth"], record)
+    sides = [(name, STAR * (g in settings.truth), judged[judged["truth"] == g]) for g, name in names.items()]
     graded = (GRADED, "", correlations[correlations["family"] == GRADED])
     sides.insert(sum(bool(star) for _, star, _ in sides), graded)
     columns = []
@@ -188,8 +188,8 @@ def _correlation_notes(
             f"Graded: {graded['explainers'].max()} control explainers that select the features of "
             f"{graded['truth'].iloc[0]} with increasing probability; a metric is judged by this order."
         )
-    telling = shown[(shown["subset"] == ALL_EXPLAINERS) | shown["tau"].isna()]
-    reasons = sorted({note for note in telling["note"] if note})
+    with_reason = shown[(shown["subset"] == ALL_EXPLAINERS) | shown["tau"].isna()]
+    reasons = sorted({note for note in with_reason["note"] if note})
     if reasons:
         notes.append(write_reason("; ".join(reasons)))
     if tied:
@@ -206,18 +206,18 @@ def _by_pair(lines: pd.DataFrame) -> dict[Pair, dict[Any, Any]]:
 def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
     """Build the range of each metric's τ over parametrisations of the model, and what moves it."""
     is_leading = ranges["agreement"] == record.settings.agreement
-    chosen = ranges[is_leading] if is_leading.any() else ranges  # graded controls alone have their order only
-    truths = name_truths(chosen["truth"], record)
-    lines = {(line["metric"], line["variant"], line["truth"]): line for line in chosen.to_dict("records")}
+    judged = ranges[is_leading] if is_leading.any() else ranges  # graded controls alone have their order only
+    truths = name_truths(judged["truth"], record)
+    lines = {(line["metric"], line["variant"], line["truth"]): line for line in judged.to_dict("records")}
     rows = [
         Row(make_metric_title(*pair, record), [_range_cell(lines.get((*pair, truth))) for truth in truths])
-        for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True))
+        for pair in dict.fromkeys(zip(judged["metric"], judged["variant"], strict=True))
     ]
     header = [Title("Metric"), *(_truth_title("τ", truth, name, record) for truth, name in truths.items())]
     note = (
-        f"τ of each metric with the ground truth on {chosen['instances'].max():,} instances. "
+        f"τ of each metric with the ground truth on {judged['instances'].max():,} instances. "
         f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}: the lowest and the highest τ over "
-        f"{chosen['reparametrisations'].max():,} draws of other parameters with the same predictions, for the same "
+        f"{judged['reparametrisations'].max():,} draws of other parameters with the same predictions, for the same "
         "explanations. In brackets, which change suffices: the constant that the effects of a feature share with the "
         "bias, the part of the embeddings that is orthogonal to the weights, or the scale of the embeddings."
     )
@@ -247,17 +247,17 @@ def build_instance_agreement(findings: Findings, record: RunRecord) -> list[Tabl
 
 def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
     agreement = record.settings.agreement
-    chosen = instances[instances["agreement"] == agreement]
-    truths = name_truths(chosen["truth"], record)
+    judged = instances[instances["agreement"] == agreement]
+    truths = name_truths(judged["truth"], record)
     header, columns = [Title("Metric")], []
     for truth, name in truths.items():
-        lines = chosen[chosen["truth"] == truth].set_index(["metric", "variant"])
+        lines = judged[judged["truth"] == truth].set_index(["metric", "variant"])
         by_pair = _by_pair(lines)
         for statistic, sign in (("tau", "τ"), ("d", "d")):
             header.append(_truth_title(sign, truth, name, record))
             columns.append((statistic, by_pair, lines[statistic].max()))
     rows = []
-    for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
+    for pair in dict.fromkeys(zip(judged["metric"], judged["variant"], strict=True)):
         cells = []
         for statistic, by_pair, best in columns:
             line = by_pair.get(pair)
@@ -267,11 +267,13 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
             value, ends = line[statistic], (line[f"{statistic}_low"], line[f"{statistic}_high"])
             cells.append(Cell(value, *ends, bold=bool(value == best)))
         rows.append(Row(make_metric_title(*pair, record), cells))
-    known = chosen[chosen["tau"].notna()]
-    counts = count_by_row(known, known["truth"], known["instances"])
+    with_tau = judged[judged["tau"].notna()]
+    counts = count_by_row(with_tau, with_tau["truth"], with_tau["instances"])
     usual = find_usual_counts(counts, truths)
-    each = ", ".join(f"{name} {usual[truth]:,}" for truth, name in truths.items())
-    number = f"{max(usual.values()):,} instances" if len(set(usual.values())) == 1 else f"some instances ({each})"
+    counts_text = ", ".join(f"{name} {usual[truth]:,}" for truth, name in truths.items())
+    number = (
+        f"{max(usual.values()):,} instances" if len(set(usual.values())) == 1 else f"some instances ({counts_text})"
+    )
     note = (
         f"For each of {number}: the ordering of the explainers by a metric against their agreement with the ground "
         f"truth ({agreement}). τ: mean over instances; a tied pair counts as neither right nor wrong. d: (right - "

@@ -27,11 +27,11 @@ def build_differences(differences: pd.DataFrame, record: RunRecord) -> list[Tabl
 
 def _build_triangles(differences: pd.DataFrame, record: RunRecord) -> list[Table]:
     """Build a triangle for each leading truth."""
-    chosen = differences[differences["agreement"] == record.settings.agreement]
-    names = name_truths(chosen["truth"], record)
-    parts = {truth: chosen[chosen["truth"] == truth] for truth in names if truth in record.settings.truth}
-    several = len(parts) > 1
-    return [_build_triangle(part, record, f": {names[truth]}" if several else "") for truth, part in parts.items()]
+    judged = differences[differences["agreement"] == record.settings.agreement]
+    names = name_truths(judged["truth"], record)
+    parts = {truth: judged[judged["truth"] == truth] for truth in names if truth in record.settings.truth}
+    has_several = len(parts) > 1
+    return [_build_triangle(part, record, f": {names[truth]}" if has_several else "") for truth, part in parts.items()]
 
 
 def build_differences_without_controls(findings: Findings, record: RunRecord) -> list[Table]:
@@ -42,10 +42,10 @@ def build_differences_without_controls(findings: Findings, record: RunRecord) ->
     if lines["difference"].isna().all() or not list_contenders(findings.metrics, record, controls=True):
         return []
     # the larger τ over all explainers can be the smaller one without controls
-    is_turned = lines["difference"] < 0
+    is_negative = lines["difference"] < 0
     for name in ("metric", "variant"):
         first, second = lines[name].copy(), lines[f"than_{name}"].copy()
-        lines[name], lines[f"than_{name}"] = first.where(~is_turned, second), second.where(~is_turned, first)
+        lines[name], lines[f"than_{name}"] = first.where(~is_negative, second), second.where(~is_negative, first)
     lines["difference"] = lines["difference"].abs()
     return [replace(table, title=f"{table.title}, without controls") for table in _build_triangles(lines, record)]
 

@@ -138,8 +138,8 @@ def build_own_scores(metrics: pd.DataFrame, record: RunRecord, low_coverage: Map
     }
     blocks: dict[str, list[Row]] = {}
     for pair, line_of in group_lines(scored).items():
-        known = [line_of.get(name) for name in titles]
-        cells = [Cell() if line is None else Cell(line["own_value"], n=line["own_n"]) for line in known]
+        explainer_lines = [line_of.get(name) for name in titles]
+        cells = [Cell() if line is None else Cell(line["own_value"], n=line["own_n"]) for line in explainer_lines]
         row = Row(make_metric_title(*pair, record), cells)
         blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     note = (
@@ -167,8 +167,8 @@ def compute_mean_ranks(metrics: pd.DataFrame, record: RunRecord) -> dict[str, pd
             continue
         by_pair = differing.groupby(["metric", "variant"], sort=False)["explainer"].agg(frozenset).to_dict()
         ranked = [by_pair[pair] for pair in zip(differing["metric"], differing["variant"], strict=True)]
-        most = max(dict.fromkeys(ranked), key=lambda names: (len(names), ranked.count(names)))
-        is_compared = [names == most for names in ranked]
+        largest = max(dict.fromkeys(ranked), key=lambda names: (len(names), ranked.count(names)))
+        is_compared = [names == largest for names in ranked]
         mean = differing[is_compared].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
         mean_ranks[str(kind)] = mean.sort_values("mean", kind="stable")
     return mean_ranks

@@ -27,10 +27,10 @@ def build_stability(
     features: pd.DataFrame, values: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]
 ) -> list[Table]:
     """Build how often another seed gives the same features, and how far it moves the values."""
-    drawn = features.loc[features["deterministic"] == "no", "explainer"].tolist()
-    moved = values[values["explainer"].isin(drawn) & ~values["metric"].isin(list_truth_metrics(record))]
+    random_explainers = features.loc[features["deterministic"] == "no", "explainer"].tolist()
+    changes = values[values["explainer"].isin(random_explainers) & ~values["metric"].isin(list_truth_metrics(record))]
     tables = [_build_features(features, record, low_coverage)]
-    return [*tables, _build_values(moved, drawn, record, low_coverage)] if len(moved) else tables
+    return [*tables, _build_values(changes, random_explainers, record, low_coverage)] if len(changes) else tables
 
 
 def _build_features(features: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]) -> Table:
@@ -72,10 +72,10 @@ def _build_values(
         blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     counts = count_by_row(values, values["explainer"], values["instances"])
     usual = find_usual_counts(counts, names)
-    each = ", ".join(f"{record.explainers[name]} {usual[name]:,}" for name in names)
+    counts_text = ", ".join(f"{record.explainers[name]} {usual[name]:,}" for name in names)
     note = (
         "Change of each explainer's value with another explainer seed, on the instances that it explains with both "
-        f"({each}).{write_exceptions(counts, usual, record, record.explainers)} In brackets: the standard "
+        f"({counts_text}).{write_exceptions(counts, usual, record, record.explainers)} In brackets: the standard "
         "error due to the explainer seed, of the standard error over the same instances, which contains it; none with "
         f"fewer than {MIN_INSTANCES}. Deterministic explainers are left out."
     )

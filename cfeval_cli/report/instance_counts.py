@@ -17,9 +17,9 @@ def support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pa
     total, titles = record.instances, record.explainers
     counts = count_instances(metrics, record, hidden)
     coverage = _own_coverage(metrics)
-    alone = ", ".join(f"{titles[name]} alone covers {n:,}" for name, n in coverage.items() if n < total)
+    own_text = ", ".join(f"{titles[name]} alone covers {n:,}" for name, n in coverage.items() if n < total)
     if not counts:
-        return [f"No instance is covered by all explainers (support=common). {alone}."] if coverage else []
+        return [f"No instance is covered by all explainers (support=common). {own_text}."] if coverage else []
     usual = find_usual_counts(counts, coverage)
     is_unequal = len(set(coverage.values())) > 1 or any(usual[name] != n for name, n in coverage.items())
     exceptions = write_exceptions(counts, usual, record, titles)
@@ -33,16 +33,18 @@ def support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pa
             "Scores over different instances are not comparable."
         )
     elif is_unequal:
-        first = f"Scored on the {shared:,} of {total:,} instances that all explainers cover (support=common). {alone}."
+        first = (
+            f"Scored on the {shared:,} of {total:,} instances that all explainers cover (support=common). {own_text}."
+        )
     elif shared < total:
         first = f"Scored on {shared:,} of {total:,} instances."
     else:
         first = f"Scored on all {total:,} instances."
-    few = (
+    too_few_note = (
         f" Fewer than {MIN_INSTANCES} instances allow no intervals: leave out the explainer with the lowest coverage, "
         "or set support=own." * (is_unequal and shared < MIN_INSTANCES)
     )
-    return [f"{first}{exceptions}{few}"]
+    return [f"{first}{exceptions}{too_few_note}"]
 
 
 def count_instances(
@@ -84,8 +86,8 @@ def _without_rungs(metrics: pd.DataFrame) -> pd.DataFrame:
 def _own_coverage(metrics: pd.DataFrame) -> dict[str, int]:
     """Return how many instances each explainer is scored on by itself."""
     rows = _without_rungs(metrics)
-    most = rows[(rows["role"] != "fact") & (rows["own_n"] > 0)].groupby("explainer", sort=False)["own_n"].max()
-    return {str(name): int(n) for name, n in most.items()}
+    own_counts = rows[(rows["role"] != "fact") & (rows["own_n"] > 0)].groupby("explainer", sort=False)["own_n"].max()
+    return {str(name): int(n) for name, n in own_counts.items()}
 
 
 def write_exceptions(
@@ -100,9 +102,9 @@ def write_exceptions(
         others = {name: n for name, n in row.items() if n != usual.get(name)}
         if not others:
             continue
-        each = ", ".join(f"{titles.get(name, name)} {n:,}" for name, n in others.items())
+        by_explainer = ", ".join(f"{titles.get(name, name)} {n:,}" for name, n in others.items())
         is_shared = len(set(row.values())) == 1
-        text = f" {next(iter(row.values())):,} instances" if is_shared else f": {each} instances"
+        text = f" {next(iter(row.values())):,} instances" if is_shared else f": {by_explainer} instances"
         rows.setdefault(text, []).append(make_metric_title(*pair, record).plain)
     groups = [f"{', '.join(names)}{text}{' each' * (len(names) > 1)}" for text, names in rows.items()]
     return f" Other rows: {'; '.join(groups)}." if groups else ""

@@ -76,11 +76,11 @@ def coverage_notes(low_coverage: Mapping[str, float], record: RunRecord) -> list
         return []
     shares = ", ".join(f"{titles[name]} {share:.1%}" for name, share in low.items())
     half = [titles[name] for name, share in low.items() if share < HALF]
-    few = f" Under half of the instances: {', '.join(half)}." * bool(half)
-    k = record.settings.k
-    return [
-        f"{LOW_COVERAGE_MARK} returns k = {k} features for under {LOW_COVERAGE:.0%} of the instances: {shares}.{few}"
-    ]
+    below_half = f" Under half of the instances: {', '.join(half)}." * bool(half)
+    returns = (
+        f"{LOW_COVERAGE_MARK} returns k = {record.settings.k} features for under {LOW_COVERAGE:.0%} of the instances"
+    )
+    return [f"{returns}: {shares}.{below_half}"]
 
 
 def describe_controls(titles: Sequence[str], record: RunRecord) -> str:
@@ -175,9 +175,9 @@ def remark_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
             notes.append(f"{title}: {texts[0]}.")
             continue
         is_shared = len(set(methods)) == 1 and all([*methods, *remarks])
-        each = zip(names, remarks if is_shared else texts, strict=True)
+        by_explainer = zip(names, remarks if is_shared else texts, strict=True)
         first = f"{title}: {methods[0]}." if is_shared else f"{title}."
-        notes.append(f"{first} {'; '.join(f'{name}: {text}' for name, text in each)}.")
+        notes.append(f"{first} {'; '.join(f'{name}: {text}' for name, text in by_explainer)}.")
     return notes
 
 

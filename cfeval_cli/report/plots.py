@@ -242,10 +242,10 @@ def _draw_crosses(
     common = [name for name in names if name in x_lines.index and name in y_lines.index]
     x_lines, y_lines = x_lines.loc[common], y_lines.loc[common]
     x, y = x_lines["value"], y_lines["value"]
-    left, right = _compute_error_bars(x_lines, "value")
+    left_errors, right_errors = _compute_error_bars(x_lines, "value")
     below, above = _compute_error_bars(y_lines, "value")
     colours = [looks[name].colour for name in common]
-    axis.hlines(y, x - left, x + right, colors=colours, lw=0.9)
+    axis.hlines(y, x - left_errors, x + right_errors, colors=colours, lw=0.9)
     axis.vlines(x, y - below, y + above, colors=colours, lw=0.9)
     for name in common:
         title = escape_controls(record.explainers[name])
@@ -261,8 +261,8 @@ def _draw_scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     for i, (axis, (pair, lines)) in enumerate(zip(axes, by_metric, strict=True)):
         heights = [names.index(name) for name in lines["explainer"]]
         colours = [looks[name].colour for name in lines["explainer"]]
-        left, right = _compute_error_bars(lines, "value")
-        axis.hlines(heights, lines["value"] - left, lines["value"] + right, colors=colours, lw=1.2)
+        left_errors, right_errors = _compute_error_bars(lines, "value")
+        axis.hlines(heights, lines["value"] - left_errors, lines["value"] + right_errors, colors=colours, lw=1.2)
         for height, value, name in zip(heights, lines["value"], lines["explainer"], strict=True):
             axis.plot(value, height, ls="", ms=3.5, **looks[name].marker_options)
         axis.set_yticks(range(len(names)), titles if i % 4 == 0 else [""] * len(names), parse_math=False)

@@ -21,8 +21,8 @@ def make_metric_title(metric: str, variant: str, record: RunRecord, *, star: boo
     facts = record.metrics[metric]
     is_removal = facts.block != "counterfactual" and variant in record.removals
     name = record.removals[variant].title if is_removal else variant
-    known = {"{variant}": name, "{search}": record.search, "{metric}": metric}
-    details = [_fill(part, known) for part in facts.detail.split(", ")]
+    placeholders = {"{variant}": name, "{search}": record.search, "{metric}": metric}
+    details = [_fill(part, placeholders) for part in facts.detail.split(", ")]
     return Title(facts.title, [part for part in details if part], facts.better, STAR * star, latex=facts.latex)
 
 

@@ -81,7 +81,7 @@ class ResultFiles:
             self._scratch.release()
             return
         schemas = (pa.Schema.from_pandas(frame, preserve_index=False) for frame in self._build(builders))
-        schema = reduce(lambda one, two: pa.unify_schemas([one, two], promote_options="permissive"), schemas)
+        schema = reduce(lambda first, second: pa.unify_schemas([first, second], promote_options="permissive"), schemas)
         groups = (pa.Table.from_pandas(frame, schema=schema, preserve_index=False) for frame in self._build(builders))
         self.write(name, lambda path: _write_arrow_tables(path, groups))
 

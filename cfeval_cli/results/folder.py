@@ -132,10 +132,10 @@ class RunFolder:
 
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed; unfinished results of another run are removed."""
-        kept = self._take_over(inputs, plan)
+        earlier_entries = self._take_over(inputs, plan)
         self.has_begun = True
         start = entries.build_start_entries(self._command, self._overrides)
-        self._record = self._check_record(start | kept | entries.build_plan_entries(plan, dataset, inputs))
+        self._record = self._check_record(start | earlier_entries | entries.build_plan_entries(plan, dataset, inputs))
         self._write_record()
         stores_training = len(dataset.train) <= plan.settings.training
         stored = [dataset.test, *([dataset.train] if stores_training else [])]

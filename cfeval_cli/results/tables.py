@@ -119,23 +119,23 @@ def make_counterfactuals_builders(
     is_explained = {name: (selected[name] != NO_FEATURE).any(axis=1) for name in counterfactuals}
     ids_by_explainer = {name: ids if mask.all() else ids[mask] for name, mask in is_explained.items()}
     parts = [
-        (ids_by_explainer[name], name, level, found)
+        (ids_by_explainer[name], name, level, result)
         for name, by_level in counterfactuals.items()
-        for level, found in by_level.items()
+        for level, result in by_level.items()
     ]
     if sum(len(part[0]) for part in parts) <= ROWS_PER_GROUP:
         return [lambda: pd.concat([_build_counterfactuals(*part) for part in parts], ignore_index=True)]
 
-    def build(ids: Ints, name: str, level: Access, found: Counterfactuals, rows: slice) -> pd.DataFrame:
-        return _build_counterfactuals(ids[rows], name, level, found.take(rows))
+    def build(ids: Ints, name: str, level: Access, result: Counterfactuals, rows: slice) -> pd.DataFrame:
+        return _build_counterfactuals(ids[rows], name, level, result.take(rows))
 
     return [partial(build, *part, rows) for part in parts for rows in _split_rows(len(part[0]), ROWS_PER_GROUP)]
 
 
-def _build_counterfactuals(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> pd.DataFrame:
-    features = _drop_missing(found.features)
+def _build_counterfactuals(ids: Ints, explainer: str, level: Access, result: Counterfactuals) -> pd.DataFrame:
+    features = _drop_missing(result.features)
     empty = [None] * len(ids)
-    codes, vectors = found.codes, found.vectors
+    codes, vectors = result.codes, result.vectors
     columns: dict[str, Any] = {
         "instance": ids,
         "explainer": explainer,
@@ -145,12 +145,12 @@ def _build_counterfactuals(ids: Ints, explainer: str, level: Access, found: Coun
         "vectors": empty
         if vectors is None
         else [list(row[: len(edited)]) for row, edited in zip(vectors, features, strict=True)],
-        "label": found.labels,
-        "flipped": found.flipped,
-        "probability": np.full(len(ids), np.nan) if found.probability is None else found.probability,
-        "distance": found.distance,
-        "converged": pd.array(empty if found.converged is None else found.converged.tolist(), dtype="boolean"),
-        "steps": pd.array(empty if found.steps is None else found.steps.tolist(), dtype="Int64"),
+        "label": result.labels,
+        "flipped": result.flipped,
+        "probability": np.full(len(ids), np.nan) if result.probability is None else result.probability,
+        "distance": result.distance,
+        "converged": pd.array(empty if result.converged is None else result.converged.tolist(), dtype="boolean"),
+        "steps": pd.array(empty if result.steps is None else result.steps.tolist(), dtype="Int64"),
     }
     return pd.DataFrame(columns)
 

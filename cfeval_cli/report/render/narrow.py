@@ -108,7 +108,7 @@ def _number(columns: Sequence[_Column]) -> list[_Column]:
 def _first_explainers(columns: Sequence[_Column], count: int) -> list[_Column]:
     """Return the columns of the first explainers and those of no explainer."""
     explainers = [column for column in columns if column.is_explainer][:count]
-    return [column for column in columns if not column.is_explainer or any(column is one for one in explainers)]
+    return [column for column in columns if not column.is_explainer or any(column is shown for shown in explainers)]
 
 
 def _title_width(columns: Sequence[_Column], width: int) -> int:

@@ -40,14 +40,14 @@ def _write_columns(table: Table, columns: Sequence[int]) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    made = RichTable()
-    made.add_column(Text(escape_controls(table.header[0].text)), overflow="fold")
+    grid = RichTable()
+    grid.add_column(Text(escape_controls(table.header[0].text)), overflow="fold")
     for i in columns:
-        made.add_column(Text(escape_controls(table.header[1 + i].text)), justify="right", overflow="fold")
+        grid.add_column(Text(escape_controls(table.header[1 + i].text)), justify="right", overflow="fold")
     for block in table.blocks:
         for row in block:
             cells = (row.cells[i] for i in columns)
             texts = (Text(escape_controls(cell.text), style="bold" if cell.bold else "") for cell in cells)
-            made.add_row(Text(escape_controls(row.title.text)), *texts)
-        made.add_section()
-    return made
+            grid.add_row(Text(escape_controls(row.title.text)), *texts)
+        grid.add_section()
+    return grid
