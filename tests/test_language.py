@@ -35,10 +35,6 @@ WITH_VAGUE_NAMES = {
     "core/truth.py",
     "core/without.py",
     "errors.py",
-    "explainer/anchor.py",
-    "explainer/decision_boundary.py",
-    "explainer/lime.py",
-    "explainer/quartiles.py",
     "model/additive.py",
     "model/linear.py",
     "model/logistic.py",
@@ -57,9 +53,6 @@ WITH_VAGUE_NAMES = {
     "testing/metric.py",
     "testing/search.py",
     "testing/truth.py",
-    "truth/alternatives.py",
-    "truth/responsibility.py",
-    "truth/shapley.py",
 }
 WITH_VAGUE_DOCSTRINGS = {
     "api/frames.py",
@@ -83,14 +76,6 @@ WITH_VAGUE_DOCSTRINGS = {
     "core/space.py",
     "core/truth.py",
     "core/without.py",
-    "explainer/constant.py",
-    "explainer/gradient_input.py",
-    "explainer/gradients.py",
-    "explainer/integrated_gradients.py",
-    "explainer/nearest_truth.py",
-    "explainer/omission.py",
-    "explainer/quartiles.py",
-    "explainer/shap.py",
     "judge/judge.py",
     "model/additive.py",
     "model/distilled.py",
@@ -107,11 +92,6 @@ WITH_VAGUE_DOCSTRINGS = {
     "settings/plan.py",
     "statistics/explainer_comparison.py",
     "statistics/recommendation.py",
-    "truth/alternatives.py",
-    "truth/contrast.py",
-    "truth/responsibility.py",
-    "truth/shapley.py",
-    "truth/used.py",
 }
 
 

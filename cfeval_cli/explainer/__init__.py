@@ -1,1 +1,1 @@
-"""Explanation methods: each names features of an input as the reason for its prediction."""
+"""Explainers: methods that score the features of an instance by their importance for its prediction."""

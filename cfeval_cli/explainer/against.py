@@ -1,4 +1,4 @@
-"""The truth upside down: what every metric should put last."""
+"""Control explainer that reverses the ground truth: every metric should rank it last."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanati
 
 @dataclass(frozen=True)
 class Against(Explainer):
-    """The ranking of the truth reversed: the least important feature first."""
+    """Ranking of the ground truth reversed: the least important feature first."""
 
     truth: Truth
     truth_name: str = ""
@@ -19,7 +19,7 @@ class Against(Explainer):
     is_control = True
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Nothing to prepare."""
+        """Return the function that negates the importance."""
 
         def explain(batch: Batch) -> Explanation:
             return Explanation.from_scores(-self.truth.compute_importance(dataset, model, batch), batch.codes != ABSENT)

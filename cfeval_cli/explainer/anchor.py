@@ -1,4 +1,4 @@
-"""Anchor, with samples drawn as its authors' package, anchor-exp, draws them."""
+"""Anchor, with the sampling of its authors' package, anchor-exp."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,23 +23,26 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.errors import check_float, check_int
 from cfeval_cli.explainer.anchor_search import AnchorSearch
-from cfeval_cli.explainer.quartiles import binned
+from cfeval_cli.explainer.quartiles import bin_table
 from cfeval_cli.seeding import draw_seed
 
 Rule = list[tuple[int, float]]  # features, each with the precision of the rule up to it
-Rows = Callable[[], Codes]
-Draw = Callable[[list[int], int], tuple[Bools, Rows]]  # of samples of a rule: which features are kept, and the rows
+MakeRows = Callable[[], Codes]
+# From the parts of a rule and a number of samples: the parts that hold (n, parts), and the function that makes rows.
+Draw = Callable[[list[int], int], tuple[Bools, MakeRows]]
+# From an instance and a generator: the function that draws samples, and the feature of each part of a rule.
+PrepareDraw = Callable[[Codes, Any], tuple[Draw, Ints]]
 
 COVERAGE_SAMPLES = 10_000
 
-_BATCHES = 50  # of samples that an instance takes, by experience
+_EXPECTED_BATCHES = 50  # of samples per instance, by experience
 
 
 @dataclass(frozen=True)
 class Anchor(Explainer):
-    """A rule that holds the prediction in place; its features in the order in which they were added.
+    """Features of a rule under which the prediction stays, in the order in which they were added to it.
 
-    A feature's score is the precision of the rule up to it.
+    The score of a feature is the precision of the rule up to it.
     """
 
     threshold: float = 0.95
@@ -59,161 +62,169 @@ class Anchor(Explainer):
         check_int("batch_size", self.batch_size, 1)
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
-        """Return a rough figure: how many samples the beam search draws depends on the instance."""
-        return Workload(_BATCHES * self.batch_size, ("threshold",))
+        """Return a rough estimate, because the number of samples of the beam search depends on the instance."""
+        return Workload(_EXPECTED_BATCHES * self.batch_size, ("threshold",))
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Search with samples of tables or of text, drawn as the package draws them."""
-        sampler = _sentences(dataset) if dataset.kind == "text" else _rows(dataset)
+        """Prepare the sampling for tables or texts."""
+        prepare_draw = _prepare_text(dataset) if dataset.kind == "text" else _prepare_table(dataset)
         search, n_coverage = self._search(dataset.kind)
 
         def explain(batch: Batch) -> Explanation:
             rules = []
             for i, label in enumerate(batch.labels.tolist()):
-                # the generator that the package draws from, here one of the instance's own
-                draw, places = sampler(batch.codes[i], np.random.RandomState(draw_seed(batch.rng(i))))
+                # The type of generator that the package uses, with a seed for each instance.
+                draw, features = prepare_draw(batch.codes[i], np.random.RandomState(draw_seed(batch.rng(i))))
 
                 def sample(parts: list[int], size: int, draw: Draw = draw, label: int = label) -> tuple[Bools, Bools]:
-                    holds, rows = draw(parts, size)
-                    return holds, model.predict_labels(rows()) == label
+                    holds, make_rows = draw(parts, size)
+                    return holds, model.predict_labels(make_rows()) == label
 
                 coverage, _ = draw([], n_coverage)
-                rules.append(_once([(int(places[part]), p) for part, p in search.find(sample, coverage)]))
+                rules.append(_merge_repeated([(int(features[part]), p) for part, p in search.find(sample, coverage)]))
             return Explanation.from_lists(rules)
 
         return explain
 
     def _search(self, kind: str) -> tuple[AnchorSearch, int]:
-        """Return the search, and the number of samples by which it measures coverage."""
+        """Return the search, and the number of samples for the coverage."""
         # For text the package accepts the first rule that is precise enough and does not measure coverage.
         is_text = kind == "text"
         search = AnchorSearch(self.threshold, self.delta, self.tau, self.batch_size, stop_on_first=is_text)
         return search, 1 if is_text else COVERAGE_SAMPLES
 
 
-def _rows(dataset: Dataset) -> Callable[[Codes, Any], tuple[Draw, Ints]]:
-    """Samples of tables, numbers in the package's bins."""
-    numbers = any(feature.kind == "number" for feature in dataset.features)
-    if not numbers:  # nothing to be found in the package
-        return _Table(dataset.train.codes, {}, {}).sampler
-    table = binned(dataset)
-    bins = {j: table.bins(j) for j in table.axes}
-    return _Table(dataset.train.codes, bins, {j: table.cuts(j) for j in bins}).sampler
+def _prepare_table(dataset: Dataset) -> PrepareDraw:
+    """Sample training rows of a table, numbers by the package's bins."""
+    train = dataset.train.codes
+    if all(feature.kind != "number" for feature in dataset.features):  # the package is not needed
+        return _TableSampler(train, {}, {}).prepare
+    table = bin_table(dataset)
+    bins = {j: table.get_bins(j) for j in table.axes}
+    return _TableSampler(train, bins, {j: table.count_cuts(j) for j in bins}).prepare
 
 
-def _once(rule: Rule) -> Rule:
-    """Each feature where it came first; a second bound of a number counts for the feature named before it."""
-    named: Rule = []
+def _merge_repeated(rule: Rule) -> Rule:
+    """Return each feature once; the precision of a second bound of a number counts for the feature before it."""
+    merged: Rule = []
     for feature, precision in rule:
-        if feature in [known for known, _ in named]:
-            named[-1] = (named[-1][0], precision)
+        if any(feature == earlier for earlier, _ in merged):
+            merged[-1] = (merged[-1][0], precision)
         else:
-            named.append((feature, precision))
-    return named
+            merged.append((feature, precision))
+    return merged
 
 
 @dataclass(frozen=True)
-class _Table:
-    """Training rows, drawn as the package draws them, with what the rule says held fixed.
+class _Part:
+    """A condition of a rule: a category is as in the instance, or the bin of a number is at most, or above, a cut."""
 
-    A rule says that a category is as in the instance, or that a number's bin is at most, or over, one of the bins.
-    """
+    feature: int
+    cut: int = -1  # -1: a category
+    is_below: bool = True
+
+
+@dataclass(frozen=True)
+class _TableSampler:
+    """Samples training rows as the package does, with the conditions of a rule fulfilled."""
 
     train: Codes
     bins: dict[int, Codes]  # for each number, the bin of each code
-    cuts: dict[int, int]  # and how many cuts there are between bins
+    n_cuts: dict[int, int]  # for each number, the number of cuts between bins
     _options: dict[tuple[int, int, int], Codes] = field(default_factory=dict)
 
     @cached_property
-    def binned(self) -> dict[int, Codes]:
+    def train_bins(self) -> dict[int, Codes]:
         """For each number, the bin of each training row."""
         return {j: bins[self.train[:, j]] for j, bins in self.bins.items()}
 
-    def sampler(self, codes: Codes, random: Any) -> tuple[Draw, Ints]:
-        """Draws samples of rules for one instance, and the feature that each part of a rule speaks of."""
+    def prepare(self, codes: Codes, random: Any) -> tuple[Draw, Ints]:
+        """Return the function that draws samples for an instance, and the feature of each part of a rule."""
         categories = [j for j in range(len(codes)) if j not in self.bins]
-        parts = [(j, -1, True) for j in categories]  # feature, cut, and whether the bin is at most there
+        parts = [_Part(j) for j in categories]
         for j, bins in self.bins.items():
-            parts += [(j, cut, bool(bins[codes[j]] <= cut)) for cut in range(self.cuts[j])]
-        of_number = {j: [(i, cut, below) for i, (k, cut, below) in enumerate(parts) if k == j] for j in self.bins}
-        same = np.empty((len(self.train), len(parts)), dtype=bool)
-        same[:, : len(categories)] = self.train[:, categories] == codes[categories]
-        for j, mine in of_number.items():
-            for i, cut, below in mine:
-                same[:, i] = (self.binned[j] <= cut) == below
+            parts += [_Part(j, cut, bool(bins[codes[j]] <= cut)) for cut in range(self.n_cuts[j])]
+        number_parts = {j: [i for i, part in enumerate(parts) if part.feature == j] for j in self.bins}
+        holds_in_train = np.empty((len(self.train), len(parts)), dtype=bool)
+        holds_in_train[:, : len(categories)] = self.train[:, categories] == codes[categories]
+        for j, numbers in number_parts.items():
+            for i in numbers:
+                holds_in_train[:, i] = (self.train_bins[j] <= parts[i].cut) == parts[i].is_below
 
-        def draw(present: list[int], size: int) -> tuple[Bools, Rows]:
-            chosen = random.randint(0, len(self.train), size)
-            kept = same.take(chosen, axis=0)
-            kept[:, present] = True
-            fixed = [j for j, cut, _ in (parts[i] for i in present) if cut < 0]
-            moved: list[tuple[int, Ints, Codes]] = []  # numbers of some rows, which are outside what the rule says
-            for j, (over, most) in _ranges([parts[i] for i in present]).items():
-                bins = self.binned[j].take(chosen)
-                outside = np.flatnonzero((bins <= over) | (bins > most))
+        def draw(rule: list[int], size: int) -> tuple[Bools, MakeRows]:
+            drawn = random.randint(0, len(self.train), size)
+            holds = holds_in_train.take(drawn, axis=0)
+            holds[:, rule] = True
+            fixed = [parts[i].feature for i in rule if parts[i].cut < 0]
+            replaced: list[tuple[int, Ints, Codes]] = []  # numbers that violate the rule: feature, samples, new values
+            for j, (above, at_most) in _find_ranges([parts[i] for i in rule]).items():
+                bins = self.train_bins[j].take(drawn)
+                outside = np.flatnonzero((bins <= above) | (bins > at_most))
                 if not len(outside):
                     continue
-                new = self._drawn(j, over, most, len(outside), int(codes[j]), random)
-                moved.append((j, outside, new))
-                for i, cut, below in of_number[j]:
-                    kept[outside, i] = (self.bins[j][new] <= cut) == below
+                new = self._draw_values(j, above, at_most, len(outside), int(codes[j]), random)
+                replaced.append((j, outside, new))
+                for i in number_parts[j]:
+                    holds[outside, i] = (self.bins[j][new] <= parts[i].cut) == parts[i].is_below
 
-            def rows() -> Codes:
-                drawn: Codes = self.train.take(chosen, axis=0)
-                drawn[:, fixed] = codes[fixed]
-                for j, some, new in moved:
-                    drawn[some, j] = new
-                return drawn
+            def make_rows() -> Codes:
+                rows: Codes = self.train.take(drawn, axis=0)
+                rows[:, fixed] = codes[fixed]
+                for j, outside, new in replaced:
+                    rows[outside, j] = new
+                return rows
 
-            return kept, rows
+            return holds, make_rows
 
-        return draw, np.array([j for j, _, _ in parts])
+        return draw, np.array([part.feature for part in parts])
 
-    def _drawn(self, feature: int, over: int, most: int, size: int, own: int, random: Any) -> Codes:
-        """Values of training rows whose bins lie in a range; the instance's own if there are none."""
-        key = (feature, over, most)
+    def _draw_values(self, feature: int, above: int, at_most: int, size: int, own: int, random: Any) -> Codes:
+        """Return values of training rows whose bins are in a range; the instance's own value if there are none."""
+        key = (feature, above, at_most)
         if key not in self._options:
-            bins = self.binned[feature]
-            self._options[key] = self.train[(bins > over) & (bins <= most), feature]
+            bins = self.train_bins[feature]
+            self._options[key] = self.train[(bins > above) & (bins <= at_most), feature]
         options = self._options[key]
         return options[random.randint(0, len(options), size)] if len(options) else np.full(size, own, dtype=np.int32)
 
 
-def _ranges(parts: list[tuple[int, int, bool]]) -> dict[int, tuple[int, int]]:
-    """For each number the range that some parts of a rule leave: over the first bin, up to the second.
+def _find_ranges(parts: list[_Part]) -> dict[int, tuple[int, int]]:
+    """Return the range of bins that a rule permits for each number: above the first, and at most the second.
 
-    First those that have a lower end, as the package draws them.
+    Numbers with a lower bound come first, in the order in which the package draws them.
     """
-    over: dict[int, int] = {}
-    most: dict[int, int] = {}
-    for j, cut, below in parts:
-        if cut >= 0 and below:
-            most[j] = min(cut, most.get(j, cut))
-        elif cut >= 0:
-            over[j] = max(cut, over.get(j, cut))
-    return {j: (over.get(j, -1), most.get(j, _LAST)) for j in (*over, *(j for j in most if j not in over))}
+    lower: dict[int, int] = {}
+    upper: dict[int, int] = {}
+    for part in parts:
+        if part.cut >= 0 and part.is_below:
+            upper[part.feature] = min(part.cut, upper.get(part.feature, part.cut))
+        elif part.cut >= 0:
+            lower[part.feature] = max(part.cut, lower.get(part.feature, part.cut))
+    return {
+        j: (lower.get(j, -1), upper.get(j, _ABOVE_ALL_BINS)) for j in (*lower, *(j for j in upper if j not in lower))
+    }
 
 
-_LAST = 1 << 30  # above all bins
+_ABOVE_ALL_BINS = 1 << 30
 
 
-def _sentences(dataset: Dataset) -> Callable[[Codes, Any], tuple[Draw, Ints]]:
-    """The sentence with each word that the rule does not hold masked with probability one half; nothing shifts."""
+def _prepare_text(dataset: Dataset) -> PrepareDraw:
+    """Mask each word that is not in the rule with probability one half; positions do not shift."""
 
-    def sampler(codes: Codes, random: Any) -> tuple[Draw, Ints]:
-        there = np.flatnonzero(codes != ABSENT)
+    def prepare(codes: Codes, random: Any) -> tuple[Draw, Ints]:
+        present = np.flatnonzero(codes != ABSENT)
 
-        def draw(present: list[int], size: int) -> tuple[Bools, Rows]:
-            kept = random.random_sample((size, len(there))) < 0.5
-            kept[:, present] = True
+        def draw(rule: list[int], size: int) -> tuple[Bools, MakeRows]:
+            is_kept = random.random_sample((size, len(present))) < 0.5
+            is_kept[:, rule] = True
 
-            def rows() -> Codes:
-                drawn = np.tile(codes, (size, 1))
-                drawn[:, there] = np.where(kept, codes[there], dataset.mask)
-                return drawn
+            def make_rows() -> Codes:
+                rows = np.tile(codes, (size, 1))
+                rows[:, present] = np.where(is_kept, codes[present], dataset.mask)
+                return rows
 
-            return kept, rows
+            return is_kept, make_rows
 
-        return draw, there
+        return draw, present
 
-    return sampler
+    return prepare

@@ -44,7 +44,7 @@ class AnchorSearch:
         best, best_coverage = None, -1.0
         selected: list[_Rule] = []  # the most precise rule of each size
         for _ in range(coverage.shape[1]):
-            candidates = [one for one in _extend(rule, coverage) if one.coverage > best_coverage]
+            candidates = [longer for longer in _extend(rule, coverage) if longer.coverage > best_coverage]
             if not candidates:
                 break
             rule = self._select_most_precise(candidates)
@@ -68,7 +68,7 @@ class AnchorSearch:
         return low > self.threshold
 
     def _is_precise(self, rule: _Rule) -> bool:
-        """Return whether a rule has the precision that is asked for, after as many samples as the decision takes."""
+        """Return whether a rule has the required precision, after drawing as many samples as the decision needs."""
         rate = float(np.log(1.0 / self.delta))
         while True:
             precision, level = rule.precision, rate / rule.size

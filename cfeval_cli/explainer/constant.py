@@ -1,4 +1,4 @@
-"""The same for everybody: what is important on the whole, whoever is asked about."""
+"""Control explainer that gives every instance the same explanation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, ModelClient, Rows, Truth
 
-_AT_ONCE = 4096  # training rows
+_MAX_BATCH_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class Constant(Explainer):
-    """The features by their mean importance over the training rows: an explanation that looks at no instance."""
+    """Features by their mean importance over the training rows, the same for all instances."""
 
     truth: Truth
     truth_name: str = ""
@@ -23,14 +23,14 @@ class Constant(Explainer):
     is_control = True
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """The means, of each feature over the rows that have it."""
+        """Compute the mean of each feature over the rows in which it is present."""
         sums, counts = np.zeros(dataset.n_features), np.zeros(dataset.n_features)
-        for start in range(0, len(dataset.train), _AT_ONCE):
-            codes = dataset.train.codes[start : start + _AT_ONCE]
-            rows = Rows(dataset.train.ids[start : start + _AT_ONCE], codes, model.predict_labels(codes))
-            there = codes != ABSENT
-            sums += np.where(there, self.truth.compute_importance(dataset, model, rows), 0.0).sum(axis=0)
-            counts += there.sum(axis=0)
+        for start in range(0, len(dataset.train), _MAX_BATCH_ROWS):
+            codes = dataset.train.codes[start : start + _MAX_BATCH_ROWS]
+            rows = Rows(dataset.train.ids[start : start + _MAX_BATCH_ROWS], codes, model.predict_labels(codes))
+            is_present = codes != ABSENT
+            sums += np.where(is_present, self.truth.compute_importance(dataset, model, rows), 0.0).sum(axis=0)
+            counts += is_present.sum(axis=0)
         means = sums / np.maximum(counts, 1)
 
         def explain(batch: Batch) -> Explanation:

@@ -1,4 +1,4 @@
-"""Gradient times input, as in captum, or times the way from another baseline."""
+"""Gradient times input, as in captum, or times the difference from another baseline."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cfeval_cli.core import Floats, ModelClient, ModelSpec, Removal, Workload
-from cfeval_cli.explainer.gradients import ByGradient
+from cfeval_cli.explainer.gradients import GradientExplainer
 
 
 @dataclass(frozen=True)
-class GradientInput(ByGradient):
-    """The gradient of the logit of ŷ at x, times the way from the baseline to x (Shrikumar 2017)."""
+class GradientInput(GradientExplainer):
+    """The gradient of the logit of ŷ at x, times the difference of x from the baseline (Shrikumar 2017)."""
 
     ways: Mapping[str, Removal]
-    removal: str = "zero"  # what the baseline is: one of the ways; auto: mask for text, mean for tables
+    removal: str = "zero"  # defines the baseline: one of the ways; auto: mask for texts, mean for tables
 
     title = "Gradient × input"
     display_order = 54
@@ -26,6 +26,6 @@ class GradientInput(ByGradient):
         """Return one gradient."""
         return Workload(1)
 
-    def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
-        """The same from every baseline."""
+    def compute_slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
+        """Return the gradient at x, the same for every baseline."""
         return model.compute_logit_gradient(vectors[None], label)

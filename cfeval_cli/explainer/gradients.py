@@ -1,4 +1,4 @@
-"""What explainers by gradients share: the baselines that a removal stands for, and the sums over embeddings."""
+"""Base class of explainers by gradients: baselines by removal, and sums over embeddings."""
 
 from __future__ import annotations
 
@@ -24,54 +24,53 @@ from cfeval_cli.errors import check_option
 from cfeval_cli.seeding import use_one_thread
 
 
-class ByGradient(Explainer):
-    """An explainer of the logit of ŷ by its gradient, from a baseline that is what a removal puts into the place of x.
+class GradientExplainer(Explainer):
+    """Explains the logit of ŷ by gradients, relative to a baseline in which a removal replaces all features.
 
-    A feature has the sum over its embedding.
+    The score of a feature is the sum over its embedding.
     """
 
-    ways: Mapping[str, Removal]  # that can be chosen, by name
+    ways: Mapping[str, Removal]  # the options of `removal`, by name
     removal: str
 
     access = Access.GRADIENT
 
     def check_removal(self) -> None:
-        """Refuse a removal that there is not."""
+        """Raise an error for an unknown removal."""
         check_option("removal", self.removal, ("auto", *self.ways))
 
     def check(self, spec: ModelSpec) -> None:
-        """Refuse a removal that does not go with the data."""
-        if reason := self._way(spec.dataset).not_applicable_reason(spec):
+        """Raise an error for a removal that does not apply."""
+        if reason := self._choose_removal(spec.dataset).not_applicable_reason(spec):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
 
-    def _way(self, dataset: Dataset) -> Removal:
+    def _choose_removal(self, dataset: Dataset) -> Removal:
         auto = "mean" if dataset.mask_code is None else "mask"
         return self.ways[auto if self.removal == "auto" else self.removal]
 
     @abstractmethod
-    def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
-        """The gradient (s, M, d) by which the way from each baseline (s, M, d) to an instance (M, d) is multiplied."""
+    def compute_slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
+        """Return the gradients (s, M, d) for the differences of an instance (M, d) from its baselines (s, M, d)."""
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Find the baselines."""
-        baselines, weights = _baselines(self._way(dataset).fit(dataset, model), dataset, model)
+        """Compute the baselines."""
+        baselines, weights = _compute_baselines(self._choose_removal(dataset).fit(dataset, model), dataset, model)
 
         def explain(batch: Batch) -> Explanation:
-            scores, there = np.zeros(batch.codes.shape), batch.codes != ABSENT
+            scores, is_present = np.zeros(batch.codes.shape), batch.codes != ABSENT
             with use_one_thread():
-                for i, vectors in enumerate(
-                    model.embed_rows(batch.codes)
-                ):  # one by one: who else is asked changes no bit
-                    starts = np.where(there[i][:, None], baselines, 0.0)
-                    slope = self.slope(model, vectors, starts, int(batch.labels[i]))
+                # One instance at a time, so that scores do not depend on the batch to the last bit.
+                for i, vectors in enumerate(model.embed_rows(batch.codes)):
+                    starts = np.where(is_present[i][:, None], baselines, 0.0)
+                    slope = self.compute_slope(model, vectors, starts, int(batch.labels[i]))
                     scores[i] = weights @ (slope * (vectors - starts)).sum(axis=2)
-            return Explanation.from_scores(scores, there)
+            return Explanation.from_scores(scores, is_present)
 
         return explain
 
 
-def _baselines(replacement: Replacement, dataset: Dataset, model: ModelClient) -> tuple[Floats, Floats]:
-    """Embeddings (s, M, d) in which all features are removed, and their weights (s,)."""
+def _compute_baselines(replacement: Replacement, dataset: Dataset, model: ModelClient) -> tuple[Floats, Floats]:
+    """Return embeddings (s, M, d) in which all features are removed, and their weights (s,)."""
     if replacement.vectors is not None:
         return replacement.vectors[None], np.ones(1)
     codes, weights = replacement.sample(np.arange(dataset.n_features))

@@ -1,4 +1,4 @@
-"""Integrated gradients: captum's values to rounding, without the cost of its bookkeeping for each instance."""
+"""Integrated gradients: captum's values up to rounding, without its overhead for each instance."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from cfeval_cli.core import Floats, ModelClient, ModelSpec, Removal, Workload
 from cfeval_cli.errors import check_int
-from cfeval_cli.explainer.gradients import ByGradient
+from cfeval_cli.explainer.gradients import GradientExplainer
 
 
 @dataclass(frozen=True)
-class IntegratedGradients(ByGradient):
-    """The mean gradient of the logit of ŷ on the line from the baseline to x, times the way (Sundararajan 2017).
+class IntegratedGradients(GradientExplainer):
+    """The mean gradient of the logit of ŷ from the baseline to x, times the difference (Sundararajan 2017).
 
-    The integral is Gauss and Legendre's sum, as in captum.
+    The integral is computed by Gauss-Legendre quadrature, as in captum.
     """
 
     ways: Mapping[str, Removal]
-    removal: str = "auto"  # what the baseline is: one of the ways, or auto: mask for text, mean for tables
+    removal: str = "auto"  # defines the baseline: one of the ways; auto: mask for texts, mean for tables
     steps: int = 50
 
     title = "Integrated gradients"
@@ -33,13 +33,13 @@ class IntegratedGradients(ByGradient):
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return the number of steps from all baselines."""
-        dataset, way = spec.dataset, self._way(spec.dataset)
+        dataset, way = spec.dataset, self._choose_removal(spec.dataset)
         settings = ("steps", *(f"ways.{way.name}.{key}" for key in way.cost_settings))
         return Workload(self.steps * way.count_replacements(dataset, dataset.n_features), settings)
 
-    def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
-        """The mean along the way, from one baseline after the other."""
-        points, weights = _points(self.steps)
+    def compute_slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
+        """Return the mean gradient on the line from each baseline to x."""
+        points, weights = _compute_quadrature(self.steps)
         means = []
         for start in baselines:
             path = start + points[:, None, None] * (vectors - start)
@@ -48,7 +48,7 @@ class IntegratedGradients(ByGradient):
 
 
 @cache
-def _points(steps: int) -> tuple[Floats, Floats]:
-    """Where on the line from 0 to 1 gradients are taken, and the weight of each."""
+def _compute_quadrature(steps: int) -> tuple[Floats, Floats]:
+    """Return the points between 0 and 1 at which gradients are computed, and the weight of each."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     return (1.0 + nodes) / 2.0, weights / 2.0

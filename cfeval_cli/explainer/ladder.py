@@ -1,4 +1,4 @@
-"""Explainers of known order: each names the truth more often than the next."""
+"""Graded control explainers: each returns the ground truth more often than the next."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, ModelClient, ModelSpec, Truth
 from cfeval_cli.errors import check_float, check_int
 
+MAX_RUNGS = 1001  # names of more quality levels would need more than four digits
+
 
 @dataclass(frozen=True)
 class Rung(Explainer):
-    """With probability `rung` the ranking of the truth of an instance, else a random one."""
+    """Ranking of the ground truth of an instance with probability `rung`, else a random one."""
 
     truth: Truth
     quality_level: float = 1.0
@@ -24,11 +26,11 @@ class Rung(Explainer):
     scores_are_effects = False  # some are random numbers
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Models that have this truth have this explainer."""
+        """Return the reason of the ground truth."""
         return self.truth.not_applicable_reason(spec)
 
     def choose_access(self, spec: ModelSpec) -> Access:
-        """Whatever the truth asks."""
+        """Return the access that the ground truth needs."""
         return self.truth.access
 
     def __post_init__(self) -> None:
@@ -36,15 +38,15 @@ class Rung(Explainer):
 
     @property
     def title(self) -> str:
-        """Its name in the tables."""
+        """The name in tables."""
         return f"Truth {self.quality_level:.4g}"
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Nothing to prepare."""
+        """Return the function that chooses the ground truth or a random ranking for each instance."""
 
         def explain(batch: Batch) -> Explanation:
             truth = self.truth.compute_masked_importance(dataset, model, batch)
-            # a stream of its own for each rung and instance: rungs are as independent as real explainers
+            # Each quality level and instance has its own stream: the levels are independent, as real explainers are.
             draws = np.stack([batch.rng(i).random(dataset.n_features + 1) for i in range(len(batch))])
             scores = np.where(draws[:, :1] < self.quality_level, truth, draws[:, 1:])
             return Explanation.from_scores(scores, batch.codes != ABSENT)
@@ -54,7 +56,7 @@ class Rung(Explainer):
 
 @dataclass(frozen=True)
 class Ladder(Explainer):
-    """So many rungs, from the truth itself to a random ranking."""
+    """A number of quality levels, from the ground truth itself to a random ranking."""
 
     truth: Truth
     rungs: int = 11
@@ -64,17 +66,14 @@ class Ladder(Explainer):
 
     def __post_init__(self) -> None:
         check_int("rungs", self.rungs, 2)
-        if self.rungs > _MOST:
-            raise ValueError(f"rungs must be at most {_MOST}, not {self.rungs}")
+        if self.rungs > MAX_RUNGS:
+            raise ValueError(f"rungs must be at most {MAX_RUNGS}, not {self.rungs}")
 
     def expand(self, key: str) -> dict[str, Explainer]:
-        """A rung for each share, by what their names end in."""
+        """Return an explainer for each quality level; names end with the level."""
         shares = np.linspace(1.0, 0.0, self.rungs).round(4).tolist()
         return {f"{key}_{share:.4g}": Rung(self.truth, share, self.truth_name or self.truth.name) for share in shares}
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """A ladder explains nothing itself."""
-        raise TypeError("a ladder stands for its rungs")
-
-
-_MOST = 1001  # more could not be told apart by four digits
+        """Raise an error: only the members explain."""
+        raise TypeError("a ladder has no explanations. Use the explainers of expand()")

@@ -1,4 +1,4 @@
-"""The white box explains itself."""
+"""Control explainer that returns the ground truth."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanati
 
 @dataclass(frozen=True)
 class Lr(Explainer):
-    """The ranking of the truth itself."""
+    """Ranking of the ground truth."""
 
     truth: Truth
     truth_name: str = ""
@@ -20,18 +20,18 @@ class Lr(Explainer):
     is_control = True
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Models that have this truth have this explainer, if computing it for every instance is affordable."""
+        """Return the reason of the ground truth, or the setting that permits model evaluations for every instance."""
         reason = self.truth.not_applicable_reason(spec)
         if reason is None and self.truth.evaluates_model(spec) and not self.evaluates_model:
             return f"needs model evaluations for every instance ({self.truth_name}): explainer.lr.evaluates_model=true"
         return reason
 
     def choose_access(self, spec: ModelSpec) -> Access:
-        """Whatever the truth asks."""
+        """Return the access that the ground truth needs."""
         return self.truth.access
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Nothing to prepare."""
+        """Return the function that computes the importance."""
 
         def explain(batch: Batch) -> Explanation:
             return Explanation.from_scores(

@@ -1,4 +1,4 @@
-"""What is true of a neighbour: nearly right, and about somebody else."""
+"""Control explainer that returns the ground truth of a similar instance."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.space import Scaled
 
-_AT_ONCE = 1 << 22  # numbers of distances to be had at a time
+_MAX_ARRAY_SIZE = 1 << 22  # numbers in one array of distances
 
 
 @dataclass(frozen=True)
 class NearestTruth(Explainer):
-    """The ranking of the truth of the training row that is nearest; of several the first.
+    """Ranking of the ground truth of the nearest training row; of rows at the same distance, the first.
 
-    Near by the values' own scale: a category is another or not, numbers differ in units of their usual distance.
+    Categories differ or not; numbers differ in units of their median distance from the median.
     """
 
     truth: Truth
@@ -42,17 +42,17 @@ class NearestTruth(Explainer):
     is_control = True
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """The third word of another sentence is another feature."""
+        """Return the reason for texts: the third word of another text is a different feature."""
         if spec.dataset.padded:
-            return "needs features that mean the same in every row, and the words of a text do not"
+            return "needs the columns of a table, because positions of different texts do not correspond"
         return super().not_applicable_reason(spec)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Put the training rows where they lie."""
-        train, near = dataset.train, _Near(dataset)
+        """Prepare the search for the nearest training row."""
+        train, neighbours = dataset.train, _Neighbours(dataset)
 
         def explain(batch: Batch) -> Explanation:
-            rows = near.row_of(batch.codes)
+            rows = neighbours.find_nearest(batch.codes)
             codes = train.codes[rows]
             others = Rows(train.ids[rows], codes, model.predict_labels(codes))
             importance = self.truth.compute_importance(dataset, model, others)
@@ -61,24 +61,27 @@ class NearestTruth(Explainer):
         return explain
 
 
-class _Near:
-    """The training rows: squared distances add up feature by feature."""
+class _Neighbours:
+    """The training rows, with squared distances that are sums over features."""
 
     def __init__(self, dataset: Dataset) -> None:
-        self.train, self.places = dataset.train.codes, Scaled(dataset).places
+        self.train, self.positions = dataset.train.codes, Scaled(dataset).places
 
-    def row_of(self, codes: Codes) -> Ints:
-        """The number of the nearest (n,)."""
-        step = max(1, _AT_ONCE // len(self.train))
-        parts = [self._squared(codes[start : start + step]).argmin(axis=1) for start in range(0, len(codes), step)]
+    def find_nearest(self, codes: Codes) -> Ints:
+        """Return the number of the nearest training row (n,)."""
+        step = max(1, _MAX_ARRAY_SIZE // len(self.train))
+        parts = [
+            self._compute_squared_distances(codes[start : start + step]).argmin(axis=1)
+            for start in range(0, len(codes), step)
+        ]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
-    def _squared(self, codes: Codes) -> Floats:
+    def _compute_squared_distances(self, codes: Codes) -> Floats:
         squared = np.zeros((len(codes), len(self.train)))
         for j, column in enumerate(self.train.T):
-            if j not in self.places:
+            if j not in self.positions:
                 squared += 2.0 * (codes[:, j, None] != column)
             else:
-                for place in self.places[j].T:
-                    squared += (place[codes[:, j]][:, None] - place[column]) ** 2
+                for position in self.positions[j].T:
+                    squared += (position[codes[:, j]][:, None] - position[column]) ** 2
         return squared

@@ -1,4 +1,4 @@
-"""Omission: remove one feature at a time and see what is lost."""
+"""Omission: the drop in probability when a feature is removed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ from cfeval_cli.errors import check_option
 class Omission(Explainer):
     """The drop in p(ŷ) when a feature is removed."""
 
-    ways: Mapping[str, Removal]  # that can be chosen, by name
-    removal: str = "auto"  # one of the ways, or auto: mask where there is one, marginal elsewhere
-    inapplicable: str = "refuse"  # a way that does not go with the data or the model; or sit_out, with the reason
+    ways: Mapping[str, Removal]  # the options of `removal`, by name
+    removal: str = "auto"  # one of the ways; auto: mask if the data have a mask token, else marginal
+    inapplicable: str = "refuse"  # an error if the removal does not apply; sit_out: the explainer is not applicable
     title: str = "Omission"
 
-    access = Access.GRADIENT  # for removal by mean, which moves embeddings
+    access = Access.GRADIENT  # for removal by mean, which changes embeddings
     min_access = Access.PROBABILITY
     display_order = 20
 
@@ -40,57 +40,57 @@ class Omission(Explainer):
         check_option("inapplicable", self.inapplicable, ("refuse", "sit_out"))
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """No probabilities, or, if that is the setting, a way that does not apply."""
+        """Return the reason for models without probabilities, and with `sit_out` for a removal that does not apply."""
         reason = super().not_applicable_reason(spec)
         if reason is None and self.inapplicable == "sit_out":
-            reason = self._way(spec.dataset).not_applicable_reason(spec)
+            reason = self._choose_removal(spec.dataset).not_applicable_reason(spec)
         return reason
 
     def check(self, spec: ModelSpec) -> None:
-        """Refuse a way that does not go with the data or the model."""
-        if reason := self._way(spec.dataset).not_applicable_reason(spec):
+        """Raise an error for a removal that does not apply."""
+        if reason := self._choose_removal(spec.dataset).not_applicable_reason(spec):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
 
     def circular_with(self, spec: ModelSpec, k: int) -> CircularRelation:
         """Return comprehensiveness with the same removal, and the truth that this removal approximates."""
-        removal = self._way(spec.dataset)
+        removal = self._choose_removal(spec.dataset)
         truths = {removal.circular_truth} - {""}
         return CircularRelation(truths=truths, metrics={("comprehensiveness", removal.variant)})
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
-        """Return the number of values that take the place of all features, one feature after the other."""
-        dataset, way = spec.dataset, self._way(spec.dataset)
+        """Return the number of values that replace each feature in turn."""
+        dataset, way = spec.dataset, self._choose_removal(spec.dataset)
         settings = tuple(f"ways.{way.name}.{key}" for key in way.cost_settings)
         return Workload(1 + float(dataset.test_lengths.mean()) * way.count_replacements(dataset, 1), settings)
 
-    def _way(self, dataset: Dataset) -> Removal:
+    def _choose_removal(self, dataset: Dataset) -> Removal:
         auto = "marginal" if dataset.mask_code is None else "mask"
         return self.ways[auto if self.removal == "auto" else self.removal]
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Settle which values stand for a removed feature, and with which weights."""
-        ready = self._way(dataset).fit(dataset, model)
-        replacements = [ready.sample(np.array([j])) for j in range(dataset.n_features)]
+        """Determine the values that replace each feature, and their weights."""
+        replacement = self._choose_removal(dataset).fit(dataset, model)
+        samples = [replacement.sample(np.array([j])) for j in range(dataset.n_features)]
 
         def explain(batch: Batch) -> Explanation:
             before = model.predict_class_proba(batch.codes, batch.labels)
             drops = np.zeros(batch.codes.shape)
-            if ready.vectors is not None:
+            if replacement.vectors is not None:
                 for j in range(dataset.n_features):
-                    gone = np.arange(dataset.n_features)[None] == np.full((len(batch), 1), j)
-                    left = compute_removal_effect(model, batch, gone, ready).probability
-                    drops[:, j] = before - (before if left is None else left)
+                    is_removed = np.arange(dataset.n_features)[None] == np.full((len(batch), 1), j)
+                    after = compute_removal_effect(model, batch, is_removed, replacement).probability
+                    drops[:, j] = before - (before if after is None else after)
                 return Explanation.from_scores(drops, batch.codes != ABSENT)
-            for j, (values, weights) in enumerate(replacements):
+            for j, (values, weights) in enumerate(samples):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
                 n, size = len(rows), len(values)
                 edits = (np.full((n, 1), j), np.repeat(np.arange(n), size), np.tile(values, (n, 1)))
                 _, after = model.evaluate_edits(batch.codes[rows], *edits, batch.labels[rows])
                 if after is None:
                     raise ValueError("omission needs probabilities")
-                weighted = after.reshape(n, size) * weights
-                expected = np.ascontiguousarray(weighted).sum(axis=1)  # each row by itself, unlike a matrix product
-                drops[rows, j] = before[rows] - expected
+                # A matrix product would make the sum of a row depend on the batch, to the last bit.
+                weighted = np.ascontiguousarray(after.reshape(n, size) * weights)
+                drops[rows, j] = before[rows] - weighted.sum(axis=1)
             return Explanation.from_scores(drops, batch.codes != ABSENT)
 
         return explain

@@ -1,4 +1,4 @@
-"""Tables as the packages lime and anchor are given them: numbers in quartile bins of the training rows."""
+"""Tables in the form that the packages lime and anchor read: numbers in quartile bins of the training rows."""
 
 from __future__ import annotations
 
@@ -11,86 +11,85 @@ from cfeval_cli.core import Codes, Dataset, Floats, Ints
 
 
 @dataclass(frozen=True)
-class Binned:
-    """The training rows with their numbers, and the bins that the packages put those in.
+class BinnedTable:
+    """The training rows with their numbers, and the packages' bins of these numbers.
 
-    Missing is a bin of its own, above all others.
+    Missing values have a bin of their own, above all others.
     """
 
-    train: Floats  # (n, M) numbers as they are, categories by code
-    axes: dict[int, Floats]  # for each number, where its codes lie; what is missing lies above all
-    discretizer: Any  # the package's
+    train: Floats  # (n, M) the values of numbers, the codes of categories
+    axes: dict[int, Floats]  # for each number, the values of its codes; a missing value is above all others
+    discretizer: Any  # of the package
 
     @property
     def categories(self) -> list[int]:
-        """The features that are no numbers."""
+        """The features that are not numbers."""
         return [j for j in range(self.train.shape[1]) if j not in self.axes]
 
-    def bins(self, feature: int) -> Codes:
-        """The bin of each code of a number."""
+    def get_bins(self, feature: int) -> Codes:
+        """Return the bin of each code of a number."""
         return np.asarray(self.discretizer.lambdas[feature](self.axes[feature]), dtype=np.int32)
 
-    def cuts(self, feature: int) -> int:
-        """How many cuts there are between the bins of a number, some of which may be empty."""
+    def count_cuts(self, feature: int) -> int:
+        """Return the number of cuts between the bins of a number; bins may be empty."""
         return len(self.discretizer.names[feature]) - 1
 
-    def drawn(self, feature: int, bins: Ints, random: Any) -> Codes:
-        """A number for each bin, drawn as the package does: from a normal distribution that ends where the bin does.
+    def draw_values(self, feature: int, bins: Ints, random: Any) -> Codes:
+        """Return a value for each bin: of those in the column, the nearest to a number that the package draws."""
+        package = self.discretizer
+        package.random_state = random
+        numbers = package.get_undiscretize_values(feature, bins)
+        low, high, mean, deviation = (
+            np.array(values[feature]) for values in (package.mins, package.maxs, package.means, package.stds)
+        )
+        # For a bin with a single number the package returns its standardised value, not the number.
+        is_single = ((low - mean) / deviation == (high - mean) / deviation)[bins]
+        return self.find_nearest(feature, np.where(is_single, low[bins], numbers))
 
-        The model is asked about numbers of the column, so the nearest is taken.
-        """
-        told = self.discretizer
-        told.random_state = random
-        numbers = told.get_undiscretize_values(feature, bins)
-        low, high, mean, deviation = (np.array(part[feature]) for part in (told.mins, told.maxs, told.means, told.stds))
-        # of a bin of one number the package gives how many deviations it is from itself
-        single = ((low - mean) / deviation == (high - mean) / deviation)[bins]
-        return self.nearest(feature, np.where(single, low[bins], numbers))
-
-    def nearest(self, feature: int, numbers: Floats) -> Codes:
-        """The codes whose numbers are nearest, of two as near the smaller."""
+    def find_nearest(self, feature: int, numbers: Floats) -> Codes:
+        """Return the codes with the nearest numbers; of two at the same distance, the smaller."""
         axis = self.axes[feature]
         return np.searchsorted(axis[:-1] + np.diff(axis) / 2, numbers, side="left").astype(np.int32)
 
 
-def binned(dataset: Dataset) -> Binned:
-    """Find the bins, by the package's own class."""
+def bin_table(dataset: Dataset) -> BinnedTable:
+    """Compute the bins with the package's class."""
     from lime.discretize import QuartileDiscretizer
 
-    axes = {j: _axis(dataset, j) for j, feature in enumerate(dataset.features) if feature.kind == "number"}
+    axes = {j: _list_numbers(dataset, j) for j, feature in enumerate(dataset.features) if feature.kind == "number"}
     train = dataset.train.codes.astype(float)
     for j, axis in axes.items():
         train[:, j] = axis[dataset.train.codes[:, j]]
 
     class Quartiles(QuartileDiscretizer):  # type: ignore[misc]
-        """With a bin for what is missing."""
+        """Quartiles, with a bin for missing values."""
 
         def bins(self, data: Floats, labels: object) -> list[Floats]:
-            return [_cuts(dataset, j, axes[j], data[:, j]) for j in self.to_discretize]
+            return [_compute_cuts(dataset, j, axes[j], data[:, j]) for j in self.to_discretize]
 
     names = [feature.name for feature in dataset.features]
-    made = Quartiles(train, [j for j in range(dataset.n_features) if j not in axes], names)
+    discretizer = Quartiles(train, [j for j in range(dataset.n_features) if j not in axes], names)
     for j in axes:
-        missing = dataset.features[j].missing_code
-        if missing is not None and (dataset.train.codes[:, j] != missing).any():  # the last bin of numbers ends there
-            made.maxs[j][-2] = axes[j][dataset.train.codes[:, j][dataset.train.codes[:, j] != missing].max()]
-    return Binned(train, axes, made)
+        missing, codes = dataset.features[j].missing_code, dataset.train.codes[:, j]
+        if missing is not None and (codes != missing).any():  # the last bin of numbers ends at the largest one
+            discretizer.maxs[j][-2] = axes[j][codes[codes != missing].max()]
+    return BinnedTable(train, axes, discretizer)
 
 
-def _axis(dataset: Dataset, feature: int) -> Floats:
-    """Where the codes of a number lie, ascending."""
-    about = dataset.features[feature]
-    axis = np.asarray(about.decoded_values, dtype=np.float64).copy()
-    if about.missing_code is not None:
-        known = axis[: about.missing_code]
-        axis[about.missing_code] = known[-1] + max(1.0, known[-1] - known[0])
+def _list_numbers(dataset: Dataset, feature: int) -> Floats:
+    """Return the number of each code, in ascending order; a missing value is above all others."""
+    missing = dataset.features[feature].missing_code
+    axis = np.asarray(dataset.features[feature].decoded_values, dtype=np.float64).copy()
+    if missing is not None:
+        numbers = axis[:missing]
+        axis[missing] = numbers[-1] + max(1.0, numbers[-1] - numbers[0])
     return axis
 
 
-def _cuts(dataset: Dataset, feature: int, axis: Floats, train: Floats) -> Floats:
-    """The quartiles, and the largest number of the column if something is missing above it."""
+def _compute_cuts(dataset: Dataset, feature: int, axis: Floats, train: Floats) -> Floats:
+    """Return the quartiles, and the largest number of the column if there are missing values."""
     missing = dataset.features[feature].missing_code
     if missing is None:
         return np.percentile(train, [25, 50, 75])
-    known = train[train != axis[missing]]
-    return np.append(np.percentile(known, [25, 50, 75]) if len(known) else [], axis[missing - 1])
+    numbers = train[train != axis[missing]]
+    return np.append(np.percentile(numbers, [25, 50, 75]) if len(numbers) else [], axis[missing - 1])

@@ -1,4 +1,4 @@
-"""Features at random: the floor that every explainer should beat."""
+"""Control explainer that ranks features at random."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanati
 
 @dataclass(frozen=True)
 class Random(Explainer):
-    """A uniform order of the features."""
+    """Features in a uniformly random order."""
 
     access = Access.NOTHING
     title = "Random"
@@ -19,7 +19,7 @@ class Random(Explainer):
     scores_are_effects = False
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Nothing to prepare."""
+        """Return the function that draws an order for each instance."""
 
         def explain(batch: Batch) -> Explanation:
             scores = np.stack([batch.rng(i).random(dataset.n_features) for i in range(len(batch))])

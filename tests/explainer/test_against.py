@@ -11,7 +11,7 @@ from tests.problems import TRUTHS, make_batch, make_dataset, make_text, open_cli
 
 @pytest.mark.parametrize("truth", TRUTHS)
 @pytest.mark.parametrize("dataset", [make_dataset([3, 2, 4, 5], n=30), make_text(n=30)], ids=["table", "text"])
-def test_it_names_the_features_of_lr_in_the_other_order(truth, dataset):
+def test_order_is_the_reverse_of_the_ground_truth(truth, dataset):
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
     told, reference = (one(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch) for one in (Against, Lr))
@@ -22,7 +22,7 @@ def test_it_names_the_features_of_lr_in_the_other_order(truth, dataset):
         assert (told.features[i, many:] < 0).all()
 
 
-def test_without_a_truth_there_is_nothing_to_reverse():
+def test_reason_for_models_without_the_ground_truth():
     assert "needs a logit that is a sum of effects" in Against(TRUTHS["shapley"]).not_applicable_reason(
         ModelSpec(make_dataset([2, 2]), BlackBox)
     )

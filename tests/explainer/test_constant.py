@@ -1,4 +1,4 @@
-"""constant names the same features for everybody, by their mean importance over the training rows."""
+"""constant ranks features by their mean importance over the training rows, the same for all instances."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ from tests.problems import (
 
 @pytest.mark.parametrize("truth", TRUTHS)
 @pytest.mark.parametrize("dataset", [make_dataset([3, 2, 4, 5], n=30), make_text(n=30)], ids=["table", "text"])
-def test_the_scores_are_means_over_the_training_rows_that_have_the_feature(truth, dataset, monkeypatch):
-    monkeypatch.setattr(constant, "_AT_ONCE", 7)
+def test_scores_are_means_over_the_training_rows_with_the_feature(truth, dataset, monkeypatch):
+    monkeypatch.setattr(constant, "_MAX_BATCH_ROWS", 7)
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
     told = by_feature(Constant(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.n_features)
@@ -35,7 +35,7 @@ def test_the_scores_are_means_over_the_training_rows_that_have_the_feature(truth
         assert np.isnan(told[~there, j]).all()
 
 
-def test_everybody_of_a_table_gets_the_same_order():
+def test_all_instances_of_a_table_have_the_same_order():
     dataset = make_dataset([3, 2, 4, 5], n=30)
     model = random_linear(dataset, 1, 2)
     told = Constant(TRUTHS["shapley"]).fit(dataset, open_client(model))(make_batch(dataset, model))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, ModelSpec
-from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
+from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _draw_other_value, _prepare_distribution
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import (
     labels,
@@ -40,7 +40,7 @@ def test_it_is_the_best_of_its_own_samples(problem, max_edits):
     explainer = DecisionBoundary(n_samples=60, max_edits=max_edits)
     batch, told = explain(explainer, dataset, model)
     for i, row in enumerate(dataset.test.codes):
-        samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.is_changeable)
+        samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.rng(i), dataset.is_changeable)
         flips = []
         for sample in samples:
             edited = [j for j in range(len(row)) if sample[j] != row[j]]
@@ -74,7 +74,7 @@ def test_values_that_go_one_way_are_drawn_from_the_training_distribution_of_thos
     number, frequency = dataset.features[0], dataset.frequencies[0]
     rng = np.random.default_rng(0)
     for way, beyond in (("up", np.arange(len(frequency)) > 40), ("down", np.arange(len(frequency)) < 40)):
-        another = _drawn(replace(dataset, features=(replace(number, allowed_change=way),)))
+        another = _prepare_distribution(replace(dataset, features=(replace(number, allowed_change=way),)))
         drawn = np.bincount(another(0, 40, rng.random(40_000)), minlength=len(frequency)) / 40_000
         expected = np.where(beyond & (np.arange(len(frequency)) != number.missing_code), frequency, 0)
         assert np.abs(drawn - expected / expected.sum()).max() < 0.01
@@ -111,7 +111,7 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
     frequency = np.array([0.1, 0.5, 0.0, 0.4])
     rng = np.random.default_rng(0)
     for own in (0, 1, 3):
-        drawn = np.bincount(_another_value(own, np.cumsum(frequency), 3, rng.random(40_000)), minlength=4) / 40_000
+        drawn = np.bincount(_draw_other_value(own, np.cumsum(frequency), 3, rng.random(40_000)), minlength=4) / 40_000
         expected = np.where(np.arange(4) == own, 0, frequency) / (1 - frequency[own])
         assert np.abs(drawn - expected).max() < 0.01
 
@@ -127,7 +127,7 @@ def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, ac
     batch = make_batch(dataset, model)
     told = explainer.fit(dataset, open_client(Black(), access))(batch)
     for i, row in enumerate(batch.codes):
-        samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.is_changeable)
+        samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.rng(i), dataset.is_changeable)
         flips = samples[labels(model, samples) != batch.labels[i]]
         named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         if not len(flips):

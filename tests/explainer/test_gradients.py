@@ -1,4 +1,4 @@
-"""What both explainers by gradients share: baselines by removal, the logit of ŷ, and models that know no logits."""
+"""Both explainers by gradients: baselines by removal, the logit of ŷ, and models without logits."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 
 from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, HasGradient, ModelSpec
 from cfeval_cli.explainer.gradient_input import GradientInput
-from cfeval_cli.explainer.gradients import ByGradient
+from cfeval_cli.explainer.gradients import GradientExplainer
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import WAYS, by_feature, make_dataset, open_client
@@ -106,6 +106,6 @@ def test_a_removal_that_does_not_apply_is_refused(explainer):
         explainer(WAYS, "burn")
 
 
-def test_what_they_share_explains_nothing_itself():
+def test_base_class_is_abstract():
     with pytest.raises(TypeError, match="abstract"):
-        ByGradient()
+        GradientExplainer()

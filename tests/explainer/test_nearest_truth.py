@@ -1,4 +1,4 @@
-"""nearest_truth tells the truth about the nearest training row."""
+"""nearest_truth returns the ground truth of the nearest training row."""
 
 import numpy as np
 import pytest
@@ -31,8 +31,8 @@ def nearest(dataset, row):
 @pytest.mark.parametrize(
     "dataset", [make_dataset([3, 2, 4, 5], n=40), make_mixed(1, n=40, missing=0.1)], ids=["categories", "numbers"]
 )
-def test_the_neighbour_is_the_one_by_the_definition_and_its_truth_is_told(dataset, monkeypatch):
-    monkeypatch.setattr(nearest_truth, "_AT_ONCE", 3 * len(dataset.train))
+def test_explanation_is_the_ground_truth_of_the_nearest_row_by_the_definition(dataset, monkeypatch):
+    monkeypatch.setattr(nearest_truth, "_MAX_ARRAY_SIZE", 3 * len(dataset.train))
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
     told = NearestTruth(TRUTHS["shapley"]).fit(dataset, open_client(model))(batch)
@@ -43,9 +43,9 @@ def test_the_neighbour_is_the_one_by_the_definition_and_its_truth_is_told(datase
     assert np.array_equal(told.features, reference.features) and np.array_equal(told.scores, reference.scores)
 
 
-def test_it_not_applicable_reason_where_positions_mean_nothing_and_where_no_truth_is_known():
+def test_reason_for_texts_and_for_models_without_the_ground_truth():
     explainer = NearestTruth(TRUTHS["shapley"])
-    assert "the words of a text do not" in explainer.not_applicable_reason(ModelSpec(make_text(), LinearModel))
+    assert "columns of a table" in explainer.not_applicable_reason(ModelSpec(make_text(), LinearModel))
     assert "needs a logit" in explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), BlackBox))
     assert (
         explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), LinearModel)) is None and explainer.is_control

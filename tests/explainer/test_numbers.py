@@ -9,9 +9,9 @@ from lime.discretize import BaseDiscretizer, QuartileDiscretizer
 from lime.lime_tabular import LimeTabularExplainer
 
 from cfeval_cli.core import NO_FEATURE
-from cfeval_cli.explainer.anchor import Anchor, _once
+from cfeval_cli.explainer.anchor import Anchor, _merge_repeated
 from cfeval_cli.explainer.lime import Lime
-from cfeval_cli.explainer.quartiles import binned
+from cfeval_cli.explainer.quartiles import bin_table
 from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import labels, make_batch, make_linear, make_mixed, open_client
 
@@ -94,9 +94,9 @@ def test_a_bin_of_one_number_gives_that_number():
     codes = dataset.train.codes
     codes[:30] = 2
     codes[30:][codes[30:] < 2] = 2
-    table = binned(dataset)
-    drawn = table.drawn(0, np.zeros(50, dtype=int), np.random.RandomState(0))
-    assert (drawn == 2).all() and table.bins(0)[2] == 0
+    table = bin_table(dataset)
+    drawn = table.draw_values(0, np.zeros(50, dtype=int), np.random.RandomState(0))
+    assert (drawn == 2).all() and table.get_bins(0)[2] == 0
     theirs = table.discretizer.get_undiscretize_values(0, np.zeros(5, dtype=int))
     assert np.abs(theirs).max() < 0.01 < abs(dataset.features[0].numbers[2])
 
@@ -104,7 +104,7 @@ def test_a_bin_of_one_number_gives_that_number():
 @given(st.integers(0, 500), st.sampled_from([0.0, 0.3]))
 def test_bins_and_nearest_numbers_by_hand(seed, missing):
     dataset = make_mixed(seed, categories=1, numbers=2, n=12, missing=missing)
-    table = binned(dataset)
+    table = bin_table(dataset)
     rng = np.random.default_rng(seed)
     for j, feature in enumerate(dataset.features):
         if feature.kind != "number":
@@ -113,15 +113,15 @@ def test_bins_and_nearest_numbers_by_hand(seed, missing):
         train = dataset.train.codes[:, j]
         known = feature.numbers[train[train != feature.missing_code]]
         cuts = sorted(set(np.percentile(known, [25, 50, 75]))) if len(known) else []
-        for code, bin_ in enumerate(table.bins(j)):
+        for code, bin_ in enumerate(table.get_bins(j)):
             if code != feature.missing_code:
                 assert bin_ == sum(cut < feature.numbers[code] for cut in cuts)
         if feature.missing_code is not None:
-            assert (table.bins(j)[: feature.missing_code] < table.bins(j)[feature.missing_code]).all()
+            assert (table.get_bins(j)[: feature.missing_code] < table.get_bins(j)[feature.missing_code]).all()
         known = feature.numbers[: feature.missing_code]
         asked = rng.uniform(known.min() - 1, known.max(), 30)
         gaps = np.abs(asked[:, None] - known)
-        nearest = table.nearest(j, asked)
+        nearest = table.find_nearest(j, asked)
         assert (gaps[np.arange(30), nearest] == gaps.min(axis=1)).all()
 
 
@@ -148,7 +148,7 @@ def test_anchor_gives_the_packages_rule(seed, missing):
     assert any((told.features[i] != NO_FEATURE).any() for i in range(4))
 
 
-def test_a_feature_with_two_bounds_is_named_once():
-    assert _once([(3, 0.5), (1, 0.6), (3, 0.9)]) == [(3, 0.5), (1, 0.9)]
-    assert _once([(3, 0.5), (3, 0.7), (1, 0.9)]) == [(3, 0.7), (1, 0.9)]
-    assert _once([]) == []
+def test_a_feature_with_two_bounds_is_named_merge_repeated():
+    assert _merge_repeated([(3, 0.5), (1, 0.6), (3, 0.9)]) == [(3, 0.5), (1, 0.9)]
+    assert _merge_repeated([(3, 0.5), (3, 0.7), (1, 0.9)]) == [(3, 0.7), (1, 0.9)]
+    assert _merge_repeated([]) == []

@@ -7,7 +7,7 @@ from lime.lime_tabular import LimeTabularExplainer
 
 from cfeval_cli.core import NO_FEATURE, Batch
 from cfeval_cli.explainer.anchor import Anchor
-from cfeval_cli.explainer.lime import Lime, _place
+from cfeval_cli.explainer.lime import Lime, _find_interval
 from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import labels, make_batch, make_dataset, make_linear, open_client
 
@@ -87,7 +87,7 @@ def test_lime_finds_the_part_of_many_values_as_of_few():
     for size in (1, 2, 16, 17, 40):
         ends = np.linspace(0, 1, size + 1)[1:-1]
         points[: size - 1] = ends  # a point at an end belongs to the part after it
-        assert (_place(ends, points) == [sum(end <= point for end in ends) for point in points]).all()
+        assert (_find_interval(ends, points) == [sum(end <= point for end in ends) for point in points]).all()
 
 
 def test_anchor_of_a_model_that_always_says_the_same_is_empty():
