@@ -79,7 +79,7 @@ def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances
         assert named.loc["ladder_1", "value"] == 1 and named.loc["lr", "rank"] == 1  # ranked apart from the rungs
         assert sorted(named["rank"].dropna())[0] == 1 and named["rung"].notna().sum() == 6
         text = (only_run(cwd) / "tables.md").read_text()
-        assert "τ graded" in text and "Truth 0.8" in text and "6 explainers that name the truth (shapley)" in text
+        assert "Truth 0.8" in text and "Graded: 6 control explainers that select the features of shapley" in text
         # the explainers' own table and ranks are what they are without a ladder
         alone = tmp_path / f"{size}-alone"
         alone.mkdir()
