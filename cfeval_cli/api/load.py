@@ -88,7 +88,7 @@ class Results(StoredRun):
 
     def _name_features(self, table: pd.DataFrame) -> pd.Series[Any]:
         """Return the names of the features of each row."""
-        return _make_list_column([[self.data.features[j] for j in row] for row in table["features"]])
+        return _make_list_column([[self.data.features[j].name for j in row] for row in table["features"]])
 
     def __repr__(self) -> str:
         record = self.record

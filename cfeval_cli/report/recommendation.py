@@ -33,7 +33,7 @@ def write_recommendation(results: StoredRun) -> Recommendation | None:
     """Write the recommendation of a run; None if it has none, as on the white box of the paper."""
     try:
         advice = results.recommendation_record
-        return None if advice is None else describe_recommendation(advice, results.record, results.data.features)
+        return None if advice is None else describe_recommendation(advice, results.record, results.data.feature_names)
     except (LookupError, ValueError) as error:
         raise UserError(f"{results.folder / 'recommendation.json'} is damaged: {error}.") from error
 

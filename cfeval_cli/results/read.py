@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
+from pydantic import model_validator
 
-from cfeval_cli.core import Codes, Floats, npy
+from cfeval_cli.core import Floats, npy
 from cfeval_cli.errors import UserError
 from cfeval_cli.results.recommendation import RecommendationRecord, parse_recommendation
-from cfeval_cli.results.record import RunRecord
+from cfeval_cli.results.record import Count, Entry, RunRecord, parse_entry
 from cfeval_cli.results.schema import TABLES, get_table_file
 from cfeval_cli.results.validation import (
     RESOURCE_ERRORS,
@@ -41,34 +43,41 @@ _PREDICTION_COLUMNS = ["instance", "label", "predicted", "probability", "predict
 _REQUIRED_TABLES = ("instances.parquet", "explanations.parquet", "counterfactuals.parquet")
 
 
-@dataclass(frozen=True)
-class DataDescription:
-    """The content of dataset.json."""
+class FeatureDescription(Entry):
+    """A feature in dataset.json."""
+
+    name: str
+    values: Count  # the position of its list of values
+
+
+class DataDescription(Entry):
+    """The content of dataset.json that reports read."""
 
     kind: str
-    classes: Sequence[str]
-    features: Sequence[str]
-    value_lists: Sequence[int]  # for each feature, the index of its list of values
-    value_names: Sequence[Sequence[str]]  # the lists
+    classes: list[str]
+    features: list[FeatureDescription]
+    values: list[list[str]]  # lists of names, which features can share
     unknown: int | None
 
+    @model_validator(mode="after")
+    def _check_values(self) -> Self:
+        for feature in self.features:
+            if feature.values >= len(self.values):
+                raise ValueError(f"feature {feature.name} has no list of values")
+        return self
+
     @property
-    def width(self) -> int:
-        """The number of features."""
-        return len(self.features)
+    def feature_names(self) -> list[str]:
+        """The names of the features."""
+        return [feature.name for feature in self.features]
 
     def get_names(self, feature: int) -> Sequence[str]:
         """Return the names of the values of a feature, by code."""
-        return self.value_names[self.value_lists[feature]]
-
-    def get_codes(self, feature: int) -> Codes:
-        """Return the codes of all values of a feature, without that of the mask."""
-        codes = np.arange(len(self.get_names(feature)), dtype=np.int32)
-        return codes if self.unknown is None else codes[codes != self.unknown]
+        return self.values[self.features[feature].values]
 
     def get_name(self, feature: int, code: int) -> str:
         """Return the name of a value."""
-        return str(self.get_names(feature)[code])
+        return self.get_names(feature)[code]
 
 
 @dataclass(frozen=True)
@@ -149,7 +158,7 @@ class StoredRun:
             return None
         spans = list(zip(arrays["starts"].tolist(), arrays["sizes"].tolist(), strict=True))
         vectors = {span: arrays["embeddings"][span[0] : sum(span)] for span in spans}
-        is_valid = len(spans) == self.data.width and all(
+        is_valid = len(spans) == len(self.data.features) and all(
             start >= 0 and len(vectors[start, size]) == size == len(self.data.get_names(j))
             for j, (start, size) in enumerate(spans)
         )
@@ -173,16 +182,8 @@ def read_results(path: Path, record: RunRecord | None = None) -> StoredRun:
         for file in (*files.values(), "costs.csv", "dataset.json", *_REQUIRED_TABLES):
             check_listed(record, file)
         findings = Findings(**{name: read_table(path / file) for name, file in files.items()})
-        return StoredRun(path, record, findings, read_table(path / "costs.csv"), _read_description(path))
+        data = parse_entry(DataDescription, json.loads(read_text(path / "dataset.json")), "dataset.json")
+        return StoredRun(path, record, findings, read_table(path / "costs.csv"), data)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, *RESOURCE_ERRORS) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} has no report: {' '.join(reason.split())}.") from error
-
-
-def _read_description(path: Path) -> DataDescription:
-    content = json.loads(read_text(path / "dataset.json"))
-    features = content["features"]
-    return DataDescription(
-        content["kind"], content["classes"], [feature["name"] for feature in features],
-        [feature["values"] for feature in features], content["values"], content["unknown"],
-    )  # fmt: skip

@@ -57,7 +57,7 @@ def test_examples_are_the_instances_of_most_disagreement_and_equal_the_files(fol
     most = named.loc[[instance.id for instance in browser.instances]].sort_values(ascending=False)
     ids = [int(re.match(r"Instance (\d+):", example.title)[1]) for example in shown]
     assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
-    features = folder.data.features
+    features = folder.data.feature_names
     for number, example in zip(ids, shown, strict=True):
         known = folder.instances.set_index("instance").loc[number]
         for row in example.rows:

@@ -13,7 +13,7 @@ from cfeval_cli.results import validation as checked
 from cfeval_cli.results.files import ResultFiles
 from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.results.read import read_results
-from tests.conftest import seal
+from tests.conftest import reseal, seal
 
 SOME = ("explainer=[random,lr]", "n_explain=20", "truth=[signed,shapley,contrast,absolute]")
 
@@ -175,7 +175,7 @@ def test_load_of_a_sweep_names_its_runs(tmp_path):
 
     (tmp_path / "0").mkdir()
     seal(tmp_path / "0", {"status": "complete"}, [])
-    with pytest.raises(UserError, match=r"is no run folder\. Load one of the runs in it: .*/0\."):
+    with pytest.raises(UserError, match=r"is not a run folder\. Load one of the runs in it: .*/0\."):
         load(tmp_path)
     (tmp_path / "multirun.yaml").touch()
     with pytest.raises(UserError, match=r"is the folder of a sweep\. Load one of the runs in it: .*/0\."):
@@ -185,3 +185,21 @@ def test_load_of_a_sweep_names_its_runs(tmp_path):
 def test_invalid_record_is_not_written(toy, made):
     with pytest.raises(UserError, match=r"reference\.test_accuracy must be a number, not 'high'"):
         made(toy, *SOME, "+dataset.reference={test_accuracy: high}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content.pop("kind"), "dataset.json: kind is missing"),
+        (lambda content: content["features"][0].update(name=3), "dataset.json: features.0.name must be a word, not 3"),
+        (lambda content: content["features"][0].update(values=99), "has no list of values"),
+    ],
+)
+def test_invalid_description_of_the_data_is_refused(toy, made, change, message):
+    folder = made(toy, *SOME, copy=True)
+    content = json.loads((folder / "dataset.json").read_text())
+    change(content)
+    (folder / "dataset.json").write_text(json.dumps(content))
+    reseal(folder)
+    with pytest.raises(UserError, match=message):
+        read_results(folder)

@@ -141,7 +141,7 @@ def _build(results: StoredRun, ids: Sequence[int]) -> InstanceBrowser:
                 label=row["label"],
                 predicted=row["predicted"],
                 probability=_round(row["predicted_probability"], 4),
-                features=[] if len(present) == data.width else present.tolist(),
+                features=[] if len(present) == len(data.features) else present.tolist(),
                 values=values,
                 unknown=[] if data.unknown is None else np.flatnonzero(codes[i] == data.unknown).tolist(),
                 reference={
@@ -156,8 +156,8 @@ def _build(results: StoredRun, ids: Sequence[int]) -> InstanceBrowser:
         )
     return InstanceBrowser(
         kind=data.kind,
-        classes=list(data.classes),
-        features=list(data.features),
+        classes=data.classes,
+        features=data.feature_names,
         value_names=list(numbers),
         explainers=[record.explainers[name] for name in explainers],
         has_effects=[bool(record.effects.get(name, True)) for name in explainers],
