@@ -1,4 +1,4 @@
-"""The one door to a model: it lets through a level of access, counts the rows asked, and knows what a class is."""
+"""The client through which components evaluate a model: it enforces the access level and counts evaluations."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     import torch
 
 _Ability = TypeVar("_Ability")
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
-Query = Callable[[Codes], NDArray[Any]]  # that a model answers: classes (n,) or probabilities (n, C) of rows
+Query = Callable[[Codes], NDArray[Any]]  # from rows (n, M) to classes (n,) or probabilities (n, C)
 
 
-def evaluate_directly(question: Query, codes: Codes) -> NDArray[Any]:
-    """A question put to the model now, by itself."""
-    return question(codes)
+def evaluate_directly(query: Query, codes: Codes) -> NDArray[Any]:
+    """Evaluate the model on the rows of one query."""
+    return query(codes)
 
 
 class Ledger:
-    """What each component asked of the model, and how long it took; if `records_depth`, how deep it looked.
+    """The evaluations and computing time of each component; with `records_depth` also its inspection depth.
 
-    `ask` puts the questions of its gates to a model that is not asked in a cheaper way.
+    `evaluate` calls the model for the clients, for example to batch the queries of several instances.
     """
 
     def __init__(
@@ -71,268 +71,272 @@ class Ledger:
         self.model_seconds: defaultdict[str, float] = defaultdict(float)
 
     def record(self, component: str, cost: Cost) -> None:
-        """Write work that was done elsewhere to a component's account."""
+        """Add a cost to that of a component."""
         self.rows[component] += cost.rows
         self.calls[component] += cost.calls
         self.seconds[component] += cost.seconds
         self.model_seconds[component] += cost.model_seconds
 
     def add(self, component: str, other: Ledger) -> None:
-        """Write all that another ledger has to one account."""
-        for one in list(other.rows):
-            self.record(component, other.get_cost(one))
+        """Add all costs of another ledger to that of one component."""
+        for name in list(other.rows):
+            self.record(component, other.get_cost(name))
 
     def get_cost(self, component: str) -> Cost:
-        """What stands on a component's account."""
+        """Return the cost of a component."""
         return Cost(self.rows[component], self.calls[component], self.seconds[component], self.model_seconds[component])
 
     def record_depth(self, component: str, depth: InspectionDepth) -> None:
-        """Write down how deep a component looked."""
+        """Record the inspection depth of a component, of which the largest counts."""
         self.depths[component] = max(depth, self.get_depth(component))
 
     def get_depth(self, component: str) -> InspectionDepth:
-        """How deep an asker has looked."""
+        """Return the largest recorded inspection depth of a component."""
         return self.depths.get(component, InspectionDepth.PREDICTIONS)
 
     @contextmanager
     def measure_time(self, component: str) -> Iterator[None]:
-        """Write the time that passes to a component's account."""
-        begun = time.perf_counter()
+        """Add the time spent in the context to the cost of a component."""
+        started = time.perf_counter()
         yield
-        self.record(component, Cost(seconds=time.perf_counter() - begun))
+        self.record(component, Cost(seconds=time.perf_counter() - started))
 
     def open_client(self, model: Model, access: Access, component: str, *, padded: bool = False) -> ModelClient:
-        """A gate whose rows are written to the component's account; rows are `padded` if they may end early."""
+        """Return a client that counts for a component; with `padded`, rows may have absent features at the end."""
         self.rows[component] += 0
         return ModelClient(model, access, self, component, padded=padded)
 
 
 class ModelClient:
-    """A model as one component sees it. A class is a number; `of` names one for each row, mostly the predicted one."""
+    """A model with the access level of one component.
+
+    Classes are integers. The argument `classes` (n,) is one class for each row, mostly the predicted one.
+    """
 
     def __init__(self, model: Model, access: Access, ledger: Ledger, component: str, *, padded: bool = False) -> None:
         self._model, self.access, self._ledger, self._component = model, access, ledger, component
         self._binary = model if isinstance(model, BinaryModel) else None
         self._editable = model if isinstance(model, SupportsEdits) else None
-        self._likely = isinstance(model, BinaryModel | Probabilistic)
+        self._has_probabilities = isinstance(model, BinaryModel | Probabilistic)
         self._padded = padded
         self.has_embeddings = isinstance(model, HasEmbeddings) and access >= Access.GRADIENT
-        # made once: questions that are the same are put together
-        self._answer: Query | None = None
+        # One object for all calls, because queries of the same function are evaluated in one batch.
+        self._query: Query | None = None
         if isinstance(model, Probabilistic):
-            self._answer = partial(self._timed, evaluate_unique_rows, model.predict_proba)
+            self._query = partial(self._call, evaluate_unique_rows, model.predict_proba)
         elif isinstance(model, Classifier):
-            self._answer = partial(self._timed, evaluate_unique_rows, model.predict)
+            self._query = partial(self._call, evaluate_unique_rows, model.predict)
 
     @property
     def has_linear_logit(self) -> bool:
-        """Whether `line` may be asked."""
+        """Whether `compute_linear_logits` is available."""
         return isinstance(self._model, HasLinearLogit) and self.access >= Access.GRADIENT
 
     def predict_labels(self, codes: Codes) -> Ints:
-        """Predicted classes of (n, M) codes."""
-        self._ask(Access.LABEL, len(codes))
-        self._watch(codes)
+        """Return the predicted classes (n,) of codes (n, M)."""
+        self._count(Access.LABEL, len(codes))
+        self._record_deletion(codes)
         if self._binary is not None:
-            return (self._timed(self._binary.predict_positive, codes) > 0.5).astype(np.int64)
+            return (self._call(self._binary.predict_positive, codes) > 0.5).astype(np.int64)
         self._check(codes)
-        answer = self._ledger.evaluate(self._answer or self._of(Classifier).predict, codes)
-        return _likeliest(answer) if isinstance(self._model, Probabilistic) else np.asarray(answer, dtype=np.int64)
+        result = self._ledger.evaluate(self._query or self._require(Classifier).predict, codes)
+        if isinstance(self._model, Probabilistic):
+            return _select_most_probable(result)
+        return np.asarray(result, dtype=np.int64)
 
-    def predict_with_proba(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
-        """Predicted classes (n,) and the probability of each row's class `of`, if it may be asked and there is one."""
-        if self.access < Access.PROBABILITY or not self._likely:
+    def predict_with_proba(self, codes: Codes, classes: Ints) -> tuple[Ints, Floats | None]:
+        """Return the predicted classes (n,), and p(class) (n,) if the access level and the model provide it."""
+        if self.access < Access.PROBABILITY or not self._has_probabilities:
             return self.predict_labels(codes), None
         if self._binary is not None:
-            self._ask(Access.PROBABILITY, len(codes))
-            self._watch(codes)
-            positive = self._timed(self._binary.predict_positive, codes)
-            return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
+            self._count(Access.PROBABILITY, len(codes))
+            self._record_deletion(codes)
+            positive = self._call(self._binary.predict_positive, codes)
+            return (positive > 0.5).astype(np.int64), _select_probability(classes, positive)
         probabilities = self.predict_proba(codes)
-        return _likeliest(probabilities), probabilities[np.arange(len(codes)), of]
+        return _select_most_probable(probabilities), probabilities[np.arange(len(codes)), classes]
 
     def predict_proba(self, codes: Codes) -> Floats:
-        """The probabilities (n, C) of all classes."""
-        self._ask(Access.PROBABILITY, len(codes))
-        self._watch(codes)
+        """Return the probabilities (n, C) of all classes."""
+        self._count(Access.PROBABILITY, len(codes))
+        self._record_deletion(codes)
         self._check(codes)
-        answer = self._answer if isinstance(self._model, Probabilistic) else None
-        return np.asarray(
-            self._ledger.evaluate(answer or self._of(Probabilistic).predict_proba, codes), dtype=np.float64
-        )
+        model = self._require(Probabilistic)
+        return np.asarray(self._ledger.evaluate(self._query or model.predict_proba, codes), dtype=np.float64)
 
-    def predict_class_proba(self, codes: Codes, of: Ints) -> Floats:
-        """The probability (n,) of each row's class `of`."""
+    def predict_class_proba(self, codes: Codes, classes: Ints) -> Floats:
+        """Return the probability (n,) of one class for each row."""
         self._permit(Access.PROBABILITY)
-        _, probability = self.predict_with_proba(codes, of)
+        _, probability = self.predict_with_proba(codes, classes)
         if probability is None:
-            raise Failure(f"{self._component} asked for probabilities that there are not.")
+            raise Failure(f"{self._component} needs probabilities, which this model does not return.")
         return probability
 
     def evaluate_edits(
-        self, codes: Codes, features: Ints, rows: Ints, values: Codes, of: Ints
+        self, codes: Codes, features: Ints, rows: Ints, values: Codes, classes: Ints
     ) -> tuple[Bools, Floats | None]:
-        """Of edits: whether each (m,) is predicted otherwise than `of` (n,), and the probability of that class.
+        """Return whether each edit (m,) changes the class (n,) of its row, and the probability (m,) of that class.
 
-        The features (n, k) of some rows (m,) get the values (m, k). `rows` may be (1,) if all edits are of one row;
-        where no feature is named, the value is ABSENT. No probability with label access.
+        Edit i sets the features (n, k) of row `rows[i]` to values[i]. `rows` may have the shape (1,) if all edits
+        belong to one row. Where a feature is NO_FEATURE, the value is ABSENT. Label access gives no probability.
         """
         if self._editable is None:
-            everyone = np.broadcast_to(rows, len(values))
+            edited_rows = np.broadcast_to(rows, len(values))
             labels, probability = self.predict_with_proba(
-                apply_edits(codes, features, everyone, values), of.take(everyone)
+                apply_edits(codes, features, edited_rows, values), classes.take(edited_rows)
             )
-            return labels != of.take(everyone), probability
-        self._ask(Access.LABEL, len(values))
+            return labels != classes.take(edited_rows), probability
+        self._count(Access.LABEL, len(values))
         if self._ledger.records_depth:
-            self._watch(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
-        positive = self._timed(self._editable.predict_edited, codes, features, rows, values)
-        was = (of == 1).take(rows)
-        flips = (positive > 0.5) != was
-        return flips, None if self.access < Access.PROBABILITY else np.where(was, positive, 1.0 - positive)
+            self._record_deletion(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
+        positive = self._call(self._editable.predict_edited, codes, features, rows, values)
+        is_positive = (classes == 1).take(rows)
+        flips = (positive > 0.5) != is_positive
+        return flips, None if self.access < Access.PROBABILITY else np.where(is_positive, positive, 1.0 - positive)
 
     def embed_values(self, feature: int, codes: Codes) -> Floats:
-        """Embeddings (n, d) of values of one feature."""
+        """Return the embeddings (n, d) of values of one feature."""
         self._permit(Access.GRADIENT)
-        return self._of(HasEmbeddings).embed_values(feature, codes)
+        return self._require(HasEmbeddings).embed_values(feature, codes)
 
     def embed_features(self, features: Ints, codes: Codes) -> Floats:
-        """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+        """Return the embeddings (n, d) of values (n,), each of its own feature (n,)."""
         self._permit(Access.GRADIENT)
-        return embed_features(self._of(HasEmbeddings), features, codes)
+        return embed_features(self._require(HasEmbeddings), features, codes)
 
     def embed_rows(self, codes: Codes) -> Floats:
-        """Embeddings (n, M, d) of whole rows."""
+        """Return the embeddings (n, M, d) of whole rows."""
         self._permit(Access.GRADIENT)
-        return embed_rows(self._of(HasEmbeddings), codes)
+        return embed_rows(self._require(HasEmbeddings), codes)
 
-    def make_gradient_function(self, codes: Codes, features: Ints, of: Ints, times: float) -> GradientFunction:
-        """A function of (rows, vectors (n, k, d)): the probability of `of` with those rows' features moved there.
+    def make_gradient_function(self, codes: Codes, features: Ints, classes: Ints, times: float) -> GradientFunction:
+        """Return a function of (rows, vectors (n, k, d)) with the probability of each row's class and its gradient.
 
-        And `times` its gradient.
+        The function replaces the embeddings of the features of these rows. The gradient is multiplied by `times`.
         """
         self._permit(Access.GRADIENT)
         if not isinstance(self._model, HasAnalyticGradient):
-            return self._derived(codes, features, of, times)
-        known = self._model.make_gradient_function(codes, features)
-        signs = np.where(of == 1, times, -times)
+            return self._make_autograd_function(codes, features, classes, times)
+        function = self._model.make_gradient_function(codes, features)
+        signs = np.where(classes == 1, times, -times)
 
-        def counted(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
-            self._ask(Access.GRADIENT, len(rows))
-            positive, gradient = self._timed(known, rows, vectors)
+        def compute(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._count(Access.GRADIENT, len(rows))
+            positive, gradient = self._call(function, rows, vectors)
             gradient *= signs[rows, None, None]
-            return _probability_of(of[rows], positive), gradient
+            return _select_probability(classes[rows], positive), gradient
 
-        return counted
+        return compute
 
-    def evaluate_moved(self, codes: Codes, features: Ints, vectors: Floats, of: Ints) -> tuple[Ints, Floats]:
-        """Predicted classes (n,) with the features (n, k) moved to vectors (n, k, d), and the probability of `of`."""
-        self._ask(Access.GRADIENT, len(vectors))
+    def evaluate_moved(self, codes: Codes, features: Ints, vectors: Floats, classes: Ints) -> tuple[Ints, Floats]:
+        """Return predictions (n,) and p(class) after the embeddings of features (n, k) became vectors (n, k, d)."""
+        self._count(Access.GRADIENT, len(vectors))
         if isinstance(self._model, HasAnalyticGradient):
-            positive, _ = self._timed(
-                self._model.make_gradient_function(codes, features), np.arange(len(vectors)), vectors
-            )
-            return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
+            function = self._model.make_gradient_function(codes, features)
+            positive, _ = self._call(function, np.arange(len(vectors)), vectors)
+            return (positive > 0.5).astype(np.int64), _select_probability(classes, positive)
         import torch
 
-        whole = self._moved(
-            torch.as_tensor(embed_rows(self._of(HasEmbeddings), codes)), features, torch.as_tensor(vectors)
-        )
-        probabilities = self._timed(self._of(HasGradient).predict_proba_embedded, whole).detach().numpy()
-        return _likeliest(probabilities), probabilities[np.arange(len(vectors)), of]
+        embedded = torch.as_tensor(embed_rows(self._require(HasEmbeddings), codes))
+        edited = self._replace_embeddings(embedded, features, torch.as_tensor(vectors))
+        probabilities = self._call(self._require(HasGradient).predict_proba_embedded, edited).detach().numpy()
+        return _select_most_probable(probabilities), probabilities[np.arange(len(vectors)), classes]
 
-    def _derived(self, codes: Codes, features: Ints, of: Ints, times: float) -> GradientFunction:
-        """By autograd on whole rows, for models that do not know their gradient."""
+    def _make_autograd_function(self, codes: Codes, features: Ints, classes: Ints, times: float) -> GradientFunction:
+        """Return the function of `make_gradient_function` for models without an analytic gradient."""
         import torch
 
-        whole, model = torch.as_tensor(embed_rows(self._of(HasEmbeddings), codes)), self._of(HasGradient)
+        embedded = torch.as_tensor(embed_rows(self._require(HasEmbeddings), codes))
+        model = self._require(HasGradient)
 
-        def slope(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
-            self._ask(Access.GRADIENT, len(rows))
+        def compute(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._count(Access.GRADIENT, len(rows))
             variable = torch.tensor(vectors, requires_grad=True)
-            probabilities = model.predict_proba_embedded(self._moved(whole[rows], features[rows], variable))
-            chosen = probabilities[torch.arange(len(rows)), torch.as_tensor(of[rows])]
-            (gradient,) = torch.autograd.grad(chosen.sum(), variable)
-            return chosen.detach().numpy(), times * gradient.numpy()
+            edited = self._replace_embeddings(embedded[rows], features[rows], variable)
+            probabilities = model.predict_proba_embedded(edited)
+            selected = probabilities[torch.arange(len(rows)), torch.as_tensor(classes[rows])]
+            (gradient,) = torch.autograd.grad(selected.sum(), variable)
+            return selected.detach().numpy(), times * gradient.numpy()
 
-        return partial(self._timed, slope)
+        return partial(self._call, compute)
 
     @staticmethod
-    def _moved(whole: torch.Tensor, features: Ints, vectors: torch.Tensor) -> torch.Tensor:
-        """Embeddings (n, M, d) in which those of some features are exchanged."""
+    def _replace_embeddings(embedded: torch.Tensor, features: Ints, vectors: torch.Tensor) -> torch.Tensor:
+        """Return embeddings (n, M, d) in which those of some features are replaced."""
         import torch
 
-        here, places = np.nonzero(features != NO_FEATURE)
-        at = (torch.as_tensor(here), torch.as_tensor(features[here, places]))
-        return whole.index_put(at, vectors[here, places])
+        rows, columns = np.nonzero(features != NO_FEATURE)
+        indices = (torch.as_tensor(rows), torch.as_tensor(features[rows, columns]))
+        return embedded.index_put(indices, vectors[rows, columns])
 
-    def compute_logit_gradient(self, vectors: Floats, of: int) -> Floats:
-        """The gradient (n, M, d), at embeddings (n, M, d), of the logit of a class less the mean of the others'."""
-        self._ask(Access.GRADIENT, len(vectors))
+    def compute_logit_gradient(self, vectors: Floats, target: int) -> Floats:
+        """Return the gradient (n, M, d), at embeddings (n, M, d), of a class's logit minus the mean of the others."""
+        self._count(Access.GRADIENT, len(vectors))
         import torch
 
         variable = torch.tensor(vectors, requires_grad=True)
         if isinstance(self._model, HasLogits):
-            logits = self._timed(self._model.compute_logits_embedded, variable)
+            logits = self._call(self._model.compute_logits_embedded, variable)
         else:
-            logits = torch.log(self._timed(self._of(HasGradient).predict_proba_embedded, variable))
-        others = torch.arange(logits.shape[1]) != of
-        (found,) = torch.autograd.grad((logits[:, of] - logits[:, others].mean(dim=1)).sum(), variable)
-        return np.asarray(found.numpy())
+            logits = torch.log(self._call(self._require(HasGradient).predict_proba_embedded, variable))
+        others = torch.arange(logits.shape[1]) != target
+        (gradient,) = torch.autograd.grad((logits[:, target] - logits[:, others].mean(dim=1)).sum(), variable)
+        return np.asarray(gradient.numpy())
 
     def get_encoded_estimator(self) -> HasEncodedEstimator:
-        """What stands behind the encoder of an estimator; what is done with it is not counted."""
+        """Return the model with its estimator and encoder; evaluations of the estimator are not counted."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasEncodedEstimator)
+        return self._require(HasEncodedEstimator)
 
     def compute_linear_logits(self, codes: Codes) -> tuple[Floats, Floats]:
-        """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""
-        self._ask(Access.GRADIENT, len(codes))
-        return self._timed(self._of(HasLinearLogit).compute_logits, codes), self._of(HasLinearLogit).get_slopes()
+        """Return the logits (n,) of a linear model, and their slopes ∂ logit / ∂ embedding (M, d)."""
+        self._count(Access.GRADIENT, len(codes))
+        model = self._require(HasLinearLogit)
+        return self._call(model.compute_logits, codes), model.get_slopes()
 
-    def compute_effects(self, codes: Codes, of: Ints) -> Floats:
-        """Effects (n, M) of the values on the logit of each row's class `of`."""
+    def compute_effects(self, codes: Codes, classes: Ints) -> Floats:
+        """Return the effects (n, M) of the values on the logit of one class for each row."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasAdditiveEffects).compute_effects(codes, of)
+        return self._require(HasAdditiveEffects).compute_effects(codes, classes)
 
-    def compute_value_effects(self, feature: int, of: int) -> Floats:
-        """Effects of every value of one feature on the logit of one class."""
+    def compute_value_effects(self, feature: int, target: int) -> Floats:
+        """Return the effects (V,) of all values of a feature on the logit of a class."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasAdditiveEffects).compute_value_effects(feature, of)
+        return self._require(HasAdditiveEffects).compute_value_effects(feature, target)
 
     def compute_mean_effects(self) -> Floats:
-        """Mean effect (C, M) of each feature on each class over the training set."""
+        """Return the mean effects (C, M) of the features on each class over the training set."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasAdditiveEffects).compute_mean_effects()
+        return self._require(HasAdditiveEffects).compute_mean_effects()
 
     def get_leaves(self) -> Leaves:
-        """All that a decision tree says."""
+        """Return the leaves of a decision tree."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasLeaves).get_leaves()
+        return self._require(HasLeaves).get_leaves()
 
     def get_used_features(self) -> Bools | None:
-        """Whether each feature (M,) is read; None if the model does not know."""
+        """Return whether the model reads each feature (M,); None if that is unknown."""
         self._permit(Access.WHITE_BOX)
         return self._model.get_used_features() if isinstance(self._model, HasReadFeatures) else None
 
     @property
     def has_effects(self) -> bool:
-        """Whether effects may be asked."""
+        """Whether the effects are available."""
         return isinstance(self._model, HasAdditiveEffects) and self.access >= Access.WHITE_BOX
 
     @property
     def has_leaves(self) -> bool:
-        """Whether leaves may be asked."""
+        """Whether the leaves of a tree are available."""
         return isinstance(self._model, HasLeaves) and self.access >= Access.WHITE_BOX
 
-    def _of(self, ability: type[_Ability]) -> _Ability:
-        """The model, as one that has an ability."""
+    def _require(self, ability: type[_Ability]) -> _Ability:
+        """Return the model, or raise a Failure if it lacks an ability."""
         if not isinstance(self._model, ability):
-            what = DESCRIPTIONS[ability]
-            raise Failure(f"{self._component} asked for {what}, which this model does not give.")
+            raise Failure(f"{self._component} needs {DESCRIPTIONS[ability]}, which this model does not give.")
         return self._model
 
     def _permit(self, needed: Access) -> None:
+        """Raise a Failure if the component did not declare the access that it uses."""
         if self.access < needed:
             raise Failure(
                 f"{self._component} declares {self.access.name.lower()} access but uses {needed.name.lower()} access."
@@ -340,68 +344,69 @@ class ModelClient:
         if self._ledger.records_depth and needed in _DEPTHS:
             self._ledger.record_depth(self._component, _DEPTHS[needed])
 
-    def _ask(self, needed: Access, rows: int) -> None:
+    def _count(self, needed: Access, rows: int) -> None:
+        """Count evaluations, after checking the access level."""
         self._permit(needed)
         self._ledger.rows[self._component] += rows
 
-    def _timed(self, function: Callable[..., _Answer], *arguments: Any) -> _Answer:
-        """What the model answers in one call, which goes with its time on the component's account."""
-        begun = time.perf_counter()
-        answer = function(*arguments)
+    def _call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
+        """Return the result of one call of the model, and count the call and its time."""
+        started = time.perf_counter()
+        result = function(*arguments)
         self._ledger.calls[self._component] += 1
-        self._ledger.model_seconds[self._component] += time.perf_counter() - begun
-        return answer
+        self._ledger.model_seconds[self._component] += time.perf_counter() - started
+        return result
 
     def _check(self, codes: Codes) -> None:
-        """Keep the code for "absent" from a model that has no embedding for it; a text may end early."""
-        if not isinstance(self._model, HasEmbeddings) and self._deleted(codes):
+        """Raise a Failure if features are deleted for a model without an embedding of absent features."""
+        if not isinstance(self._model, HasEmbeddings) and self._has_deleted(codes):
             raise Failure(f"{self._component} deletes features of an input, and this model has no embedding for that.")
 
-    def _watch(self, codes: Codes) -> None:
-        """Write down if features of an input are deleted, of which no prediction of a whole input tells."""
-        if self._ledger.records_depth and self._deleted(codes):
+    def _record_deletion(self, codes: Codes) -> None:
+        """Record that features were deleted: such predictions depend on more than those of whole inputs."""
+        if self._ledger.records_depth and self._has_deleted(codes):
             self._ledger.record_depth(self._component, InspectionDepth.EFFECTS)
 
-    def _deleted(self, codes: Codes) -> bool:
-        """Whether features are absent that no whole input lacks; one that may end early lacks the last ones."""
-        gone = codes == ABSENT
-        return bool((gone[:, :-1] & ~gone[:, 1:]).any() if self._padded else gone.any())
+    def _has_deleted(self, codes: Codes) -> bool:
+        """Return whether features are absent other than the padding at the end of a text."""
+        is_absent = codes == ABSENT
+        return bool((is_absent[:, :-1] & ~is_absent[:, 1:]).any() if self._padded else is_absent.any())
 
 
-# what a permission lets a component see; below that, predictions
+# The inspection depth that an access level allows; lower levels allow predictions only.
 _DEPTHS = {Access.GRADIENT: InspectionDepth.EMBEDDINGS, Access.WHITE_BOX: InspectionDepth.EFFECTS}
 
 
 def apply_edits(codes: Codes, features: Ints, rows: Ints, values: Codes) -> Codes:
-    """The edited rows (m, M), for models that cannot evaluate edits more cheaply."""
+    """Return the edited rows (m, M): edit i sets the features (n, k) of row `rows[i]` to values[i]."""
     edited = codes[rows]
-    edits, places = np.nonzero(features[rows] != NO_FEATURE)
-    edited[edits, features[rows[edits], places]] = values[edits, places]
+    edits, columns = np.nonzero(features[rows] != NO_FEATURE)
+    edited[edits, features[rows[edits], columns]] = values[edits, columns]
     return edited
 
 
 def embed_rows(model: HasEmbeddings, codes: Codes) -> Floats:
-    """Embeddings (n, M, d) of whole rows."""
+    """Return the embeddings (n, M, d) of whole rows."""
     return np.stack([model.embed_values(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
 
 
 def embed_features(model: HasEmbeddings, features: Ints, codes: Codes) -> Floats:
-    """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+    """Return the embeddings (n, d) of values (n,), each of its own feature (n,)."""
     if isinstance(model, SupportsBatchedEmbedding):
         return model.embed_features(features, codes)
     dim = model.embed_values(0, np.zeros(1, dtype=np.int32)).shape[1]
-    picked = np.zeros((len(codes), dim))
+    embedded = np.zeros((len(codes), dim))
     for j in np.unique(features):
         rows = features == j
-        picked[rows] = model.embed_values(int(j), codes[rows])
-    return picked
+        embedded[rows] = model.embed_values(int(j), codes[rows])
+    return embedded
 
 
-def _likeliest(probabilities: Floats) -> Ints:
-    """The class (n,) with the largest probability (n, C); of two it is the second exactly if that is over 0.5."""
+def _select_most_probable(probabilities: Floats) -> Ints:
+    """Return the class (n,) with the largest probability (n, C), the first of equal ones."""
     return np.asarray(np.argmax(probabilities, axis=1), dtype=np.int64)
 
 
-def _probability_of(of: Ints, positive: Floats) -> Floats:
-    """The probability of each row's class, from P(1|x)."""
-    return np.where(of == 1, positive, 1.0 - positive)
+def _select_probability(classes: Ints, positive: Floats) -> Floats:
+    """Return the probability of one class for each row, given P(1|x)."""
+    return np.where(classes == 1, positive, 1.0 - positive)

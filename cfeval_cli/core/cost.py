@@ -1,4 +1,4 @@
-"""What some work asked of the model and how long it took, and what other work is expected to ask."""
+"""The cost of work that was done, and the expected number of model evaluations of work to do."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Workload:
-    """What an explainer or a search is expected to ask of the model."""
+    """The expected number of model evaluations of an explainer or a search."""
 
-    evaluations: float | None = None  # rows for one instance, on average; None: unknown
-    settings: tuple[str, ...] = ()  # lower values take fewer
+    evaluations: float | None = None  # per instance, on average; None: unknown
+    settings: tuple[str, ...] = ()  # settings whose lower values take fewer evaluations
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of some work, whenever it was done."""
+    """Model evaluations and computing time."""
 
-    rows: int = 0  # asked of the model
-    calls: float = 0.0  # in which the model answered; of one that several share, a part
+    rows: int = 0  # model evaluations
+    calls: float = 0.0  # calls of the model; a call that several instances share counts in parts
     seconds: float = 0.0  # of one core
-    model_seconds: float = 0.0  # of these, within the model
+    model_seconds: float = 0.0  # of these, in the model
 
     def __add__(self, other: Cost) -> Cost:
-        """Of both together."""
+        """Return the sum of both costs."""
         return Cost(
             self.rows + other.rows,
             self.calls + other.calls,
@@ -32,11 +32,11 @@ class Cost:
         )
 
     def __sub__(self, other: Cost) -> Cost:
-        """What came after the other."""
+        """Return the difference of both costs."""
         return self + Cost(-other.rows, -other.calls, -other.seconds, -other.model_seconds)
 
     def split(self, size: int) -> list[Cost]:
-        """Shared out alike; of rows, which are whole, the first have one more."""
-        rows, more = divmod(self.rows, size)
+        """Divide the cost into equal parts; the first parts have one row more if the rows do not divide evenly."""
+        rows, remainder = divmod(self.rows, size)
         parts = (self.calls / size, self.seconds / size, self.model_seconds / size)
-        return [Cost(rows + (place < more), *parts) for place in range(size)]
+        return [Cost(rows + (part < remainder), *parts) for part in range(size)]

@@ -1,4 +1,4 @@
-"""Explanations, and the explainers that give them."""
+"""Explanations and explainers."""
 
 from __future__ import annotations
 
@@ -17,90 +17,90 @@ from cfeval_cli.core.data import NO_FEATURE, Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.core.model import Access, CircularRelation, ModelSpec
 from cfeval_cli.seeding import make_stream
 
-_REASONS = 3  # that are told of an explainer with faults
+_MAX_SHOWN_REASONS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Rows):
-    """Instances to be explained."""
+    """Instances to explain."""
 
     seed: int
     component: str
 
     def rng(self, row: int) -> np.random.Generator:
-        """The random stream of one instance."""
+        """Return the random generator of one instance."""
         return make_stream(self.seed, self.component, int(self.ids[row]))
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """For each instance the named features, most important first."""
+    """The selected features of each instance with their scores, most important first."""
 
-    features: Ints  # (n, K), NONE where there are fewer
+    features: Ints  # (n, K), NO_FEATURE where there are fewer
     scores: Floats  # (n, K), NaN where there are fewer
 
     def __len__(self) -> int:
         return len(self.features)
 
-    def take(self, some: Ints | slice) -> Explanation:
-        """Those of some instances."""
-        return Explanation(self.features[some], self.scores[some])
+    def take(self, rows: Ints | slice) -> Explanation:
+        """Return the explanations of some instances."""
+        return Explanation(self.features[rows], self.scores[rows])
 
     @staticmethod
     def concatenate(parts: Sequence[Explanation]) -> Explanation:
-        """The instances of all parts, one after the other."""
+        """Concatenate the instances of all parts."""
         width = max((part.features.shape[1] for part in parts), default=0)
         scores = [np.pad(p.scores, ((0, 0), (0, width - p.scores.shape[1])), constant_values=np.nan) for p in parts]
         return Explanation(np.concatenate([part.top_k(width) for part in parts]), np.concatenate(scores))
 
     def to_ranks(self, width: int) -> Ints:
-        """At which place (n, M) each of M features is named, from 0; behind all places if it is not."""
-        places = np.full((len(self), width + 1), width)
+        """Return the rank (n, M) of each of M features, from 0; M for features that are not selected."""
+        ranks = np.full((len(self), width + 1), width)
         order = np.broadcast_to(np.arange(self.features.shape[1]), self.features.shape)
-        np.put_along_axis(places, self.features, order, axis=1)  # NONE = -1 falls into the spare last column
-        return places[:, :-1]
+        np.put_along_axis(ranks, self.features, order, axis=1)  # NO_FEATURE = -1 is written to the spare last column
+        return ranks[:, :-1]
 
     def to_dense(self, width: int) -> Floats:
-        """The score (n, M) of each of M features, zero for one that is not named."""
+        """Return the score (n, M) of each of M features, zero for features that are not selected."""
         scores = np.zeros((len(self), width + 1))
         np.put_along_axis(scores, self.features, self.scores, axis=1)
         return scores[:, :-1]
 
     def top_k(self, k: int) -> Ints:
-        """The first k features (n, k), NONE where there are fewer."""
+        """Return the first k features (n, k), NO_FEATURE where there are fewer."""
         missing = max(0, k - self.features.shape[1])
         return np.pad(self.features[:, :k], ((0, 0), (0, missing)), constant_values=NO_FEATURE)
 
     def sort_by(self, by: Callable[[Floats], Floats]) -> Explanation:
-        """The same features by a falling figure of their scores; equal ones in the order of the features."""
-        order = np.lexsort((self.features, -by(self.scores)), axis=1)  # NaN, where there is none, comes last
+        """Return the same features by a decreasing function of their scores, ties in the order of the features."""
+        order = np.lexsort((self.features, -by(self.scores)), axis=1)  # NaN, which stands for no score, comes last
         return Explanation(
             np.take_along_axis(self.features, order, axis=1), np.take_along_axis(self.scores, order, axis=1)
         )
 
     @staticmethod
     def from_scores(scores: Floats, present: Bools, by: Floats | None = None) -> Explanation:
-        """All present features by falling score, or by something else; equal ones in the order of the features."""
+        """Return all present features by decreasing score, or decreasing `by`, ties in the order of the features."""
         order = np.argsort(-np.where(present, scores if by is None else by, -np.inf), axis=1, kind="stable")
         ordered = np.take_along_axis(scores, order, axis=1)
-        there = np.take_along_axis(present, order, axis=1)
-        return Explanation(np.where(there, order, NO_FEATURE), np.where(there, ordered, np.nan))
+        is_present = np.take_along_axis(present, order, axis=1)
+        return Explanation(np.where(is_present, order, NO_FEATURE), np.where(is_present, ordered, np.nan))
 
     @staticmethod
     def from_lists(rows: Sequence[Sequence[tuple[int, float]]]) -> Explanation:
-        """From a list of (feature, score) for each instance."""
+        """Return the explanation with one list of (feature, score) per instance."""
         width = max((len(row) for row in rows), default=0)
         features = np.full((len(rows), width), NO_FEATURE, dtype=np.int64)
         scores = np.full((len(rows), width), np.nan)
         for i, row in enumerate(rows):
-            for place, (feature, score) in enumerate(row):
-                features[i, place], scores[i, place] = feature, score
+            for rank, (feature, score) in enumerate(row):
+                features[i, rank], scores[i, rank] = feature, score
         return Explanation(features, scores)
 
 
 @dataclass(frozen=True)
 class ExplainerResult:
-    """Explanations, and what computing them cost, whenever that was."""
+    """Explanations with the cost of computing them, in this run or an earlier one."""
 
     explanation: Explanation
     cost: Cost
@@ -111,62 +111,62 @@ class ExplainerResult:
 
     @property
     def failure_summary(self) -> str:
-        """What went wrong, with how often."""
+        """The most frequent reasons for failures, with their counts."""
         counts = Counter(self.failures.values()).most_common()
-        told = [f"{reason} ({times:,})" for reason, times in counts[:_REASONS]]
-        return "; ".join([*told, *(["…"] if len(counts) > _REASONS else [])])
+        reasons = [f"{reason} ({count:,})" for reason, count in counts[:_MAX_SHOWN_REASONS]]
+        return "; ".join([*reasons, *(["…"] if len(counts) > _MAX_SHOWN_REASONS else [])])
 
 
 class NotExplained(Exception):
-    """Raised by an explainer that has nothing to say of an instance, with the reason."""
+    """Raised by an explainer that returns no explanation of an instance, with the reason."""
 
 
 class Explainer(ABC):
     """An explanation method; its fields are its settings."""
 
-    access: ClassVar[Access]  # the most that it asks of the model
-    min_access: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
-    display_order: ClassVar[int] = 55  # where it stands in the tables
-    is_control: ClassVar[bool] = False  # names the truth itself, or chance: there to be compared with, and no contender
-    portable: ClassVar[bool] = True  # whether it can explain any model, not only the one that it was made for
-    supports_concurrency: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
-    output: ClassVar[Literal["set", "scores"]] = "scores"  # a set of features, or all in order, each with a score
-    scores_are_effects: ClassVar[bool] = True  # whether scores are effects, with their sign
-    quality_level: float = nan  # of one whose worth is known beforehand: how often it names the truth
-    truth_name: str = ""  # the truth that it is made from, if it is
-    samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own
+    access: ClassVar[Access]  # the highest access level that it uses
+    min_access: ClassVar[Access | None] = None  # the lowest sufficient access level; None: `access`
+    display_order: ClassVar[int] = 55  # in the tables, ascending
+    is_control: ClassVar[bool] = False  # whether it is a reference point, such as chance or the truth
+    portable: ClassVar[bool] = True  # whether it can explain any model, not one only
+    supports_concurrency: ClassVar[bool] = True  # whether instances may be explained concurrently
+    output: ClassVar[Literal["set", "scores"]] = "scores"  # an unordered set, or features with scores
+    scores_are_effects: ClassVar[bool] = True  # whether scores are signed effects on the prediction
+    quality_level: float = nan  # of graded controls: the share of instances with the true ranking
+    truth_name: str = ""  # the truth that it is derived from, if any
+    samples_of: str | None = None  # the explainer whose random stream it shares; None: its own
 
     @property
     def title(self) -> str | None:
-        """Its name in the tables; None: its key in the config."""
+        """The title in the tables; None: the config key."""
         return None
 
     def expand(self, key: str) -> dict[str, Explainer]:
-        """The explainers that it stands for, by name: itself, or the rungs of a ladder."""
+        """Return the explainers that this entry of the config stands for, by name."""
         return {key: self}
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Why it says nothing of such a model or such data; None if it does."""
+        """Return the reason why it cannot explain the model or the data; None if it can."""
         return spec.missing_access_reason(self._min_access)
 
     def circular_with(self, spec: ModelSpec, k: int) -> CircularRelation:
         """Return the truths and metrics for which its top k features are (nearly) optimal by construction."""
         return CircularRelation(truths={self.truth_name} - {""})
 
-    def check(self, spec: ModelSpec) -> None:  # noqa: B027  most have nothing to object to
-        """Refuse settings that do not go with the data or the model, with a ValueError."""
+    def check(self, spec: ModelSpec) -> None:  # noqa: B027  optional
+        """Raise a ValueError if the settings do not apply to the data or the model."""
 
     def choose_access(self, spec: ModelSpec) -> Access:
-        """What it asks of such a model: as much as it wants and the model can answer."""
+        """Return the access level to use: the highest that the explainer uses and the model supports."""
         levels = [level for level in Access if self._min_access <= level <= self.access]
         return max(level for level in levels if spec.missing_access_reason(level) is None)
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
-        """Return what it is expected to ask of such a model; settings by their names below the explainer's own key."""
+        """Return the expected model evaluations; settings are named relative to the explainer's key."""
         return Workload()
 
     def derive_from(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
-        """How its explanations are made from those of the explainer whose samples it takes; None: not from them."""
+        """Return a function from the explanations of `other` to its own; None if they cannot be derived."""
         return None
 
     @property
@@ -175,11 +175,11 @@ class Explainer(ABC):
 
     @abstractmethod
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Prepare for a model, and return the function that explains a batch."""
+        """Fit to a dataset and a model, and return the function that explains a batch."""
 
 
 def mark_selected(codes: Codes, features: Ints) -> Bools:
-    """Which features (n, M) of some rows are named (n, k)."""
-    there = np.zeros((len(codes), codes.shape[1] + 1), dtype=bool)
-    np.put_along_axis(there, features, True, axis=1)  # NONE = -1 falls into the spare last column
-    return there[:, :-1]
+    """Return whether each feature (n, M) is among the selected ones (n, k)."""
+    is_selected = np.zeros((len(codes), codes.shape[1] + 1), dtype=bool)
+    np.put_along_axis(is_selected, features, True, axis=1)  # NO_FEATURE = -1 is written to the spare last column
+    return is_selected[:, :-1]

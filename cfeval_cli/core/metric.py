@@ -1,4 +1,4 @@
-"""Metrics, and what they see of an explainer."""
+"""Metrics and their input."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from cfeval_cli.core.model import Access, CircularRelation, ModelSpec
 from cfeval_cli.core.removal import Removal, Replacement
 
 Role = Literal["judged", "truth", "fact"]
-# what of an explanation a metric looks at: the k features, what a search made of them, the order of all, their scores
+# The part of an explanation that a metric uses: the k features, their counterfactual, the order or the scores of all.
 Needs = Literal["set", "counterfactual", "order", "scores"]
 
 
 class Quantity(StrEnum):
-    """What a metric measures, for the parts of cfeval that use its values whatever its name is."""
+    """What a metric measures, for other parts that use its values without knowing its name."""
 
     COMPLETE = "complete explanations"  # share of instances with k features
     CONVERGED = "converged searches"  # share of searches
@@ -37,15 +37,15 @@ class Score:
     variant: str
     numerator: Floats
     denominator: Floats
-    over_all_instances: bool = False  # over all instances rather than those with a usable explanation
-    positions: Ints | None = None  # the instances of the case that it is of; None: all
-    method: str = ""  # how the values were computed, if there are several ways; {name} stands for a count
-    remark: str = ""  # what the tables are to say of the values; likewise
-    counts: Mapping[str, int] = field(default_factory=dict)  # in both; over parts of the instances they add up
+    over_all_instances: bool = False  # whether instances without a usable explanation count too
+    positions: Ints | None = None  # positions of the instances in the input; None: all
+    method: str = ""  # of computation, if there are several; {name} is replaced by a count
+    remark: str = ""  # a note below the tables; {name} is replaced by a count
+    counts: Mapping[str, int] = field(default_factory=dict)  # of method and remark; they are summed over slabs
 
 
 def with_counts(text: str, counts: Mapping[str, int]) -> str:
-    """Return a method or a remark with its counts."""
+    """Return a method or a remark with its counts filled in."""
     for name, count in counts.items():
         text = text.replace(f"{{{name}}}", f"{count:,}")
     return text
@@ -53,7 +53,7 @@ def with_counts(text: str, counts: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class AbsentScore:
-    """A variant that a metric does not have in this run."""
+    """A variant without a score, and the reason."""
 
     variant: str
     reason: str
@@ -61,7 +61,7 @@ class AbsentScore:
 
 @dataclass(frozen=True)
 class FittedRemoval:
-    """A way to remove features, ready for use, or the reason why there is none."""
+    """A removal with its fitted replacement, or the reason why it does not apply."""
 
     removal: Removal
     replacement: Replacement | None
@@ -70,48 +70,48 @@ class FittedRemoval:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricInput(Rows):
-    """All that a metric may look at for one explainer: n instances with a usable explanation."""
+    """The input of a metric for one explainer: n instances with a usable explanation."""
 
     dataset: Dataset
-    model: ModelClient  # lets through the metric's access
-    features: Ints  # (n, k) explained, NONE where there are fewer
+    model: ModelClient  # with the access level of the metric
+    features: Ints  # (n, k) selected features, NO_FEATURE where there are fewer
     k: int
-    complete: Bools  # (N,) over all instances, of a slab if it is one: did the explainer name k features?
+    complete: Bools  # (N,) whether the explainer selected k features, for all instances of the slab
     counterfactuals: Mapping[Access, Counterfactuals]
     removals: Mapping[str, FittedRemoval]  # by name
-    truth: Mapping[str, Floats]  # (n, M) how much each feature truly matters, by definition
-    explanation: Explanation | None = None  # (n, K) all that was named, in order; None of an explainer that gives sets
-    memory: AnswerCache = field(default_factory=AnswerCache)  # what metrics have asked the model about these instances
-    total: int = 0  # instances of the run, of which these may be a slab; 0: as many as are `complete` or not
+    truth: Mapping[str, Floats]  # (n, M) importance of each feature, by truth
+    explanation: Explanation | None = None  # (n, K) all features, in order; None for explainers of sets
+    memory: AnswerCache = field(default_factory=AnswerCache)  # results that metrics share for these instances
+    total: int = 0  # number of instances of the run; 0: the length of `complete`
 
     def compute_drops(self, probability: Floats | None) -> Floats:
-        """Return by how much an edit lowers the probability (n,) of the predicted class."""
+        """Return the drop (n,) in the probability of the predicted class, given the probability after an edit."""
         if self.probability is None or probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
         return self.probability - probability
 
 
 class Metric(ABC):
-    """A score of explanations that says of itself how it is to be read."""
+    """A score of explanations, with its direction, range and presentation."""
 
     name: ClassVar[str]
     title: ClassVar[str]
-    latex: ClassVar[str | None] = None  # its title as a formula
+    latex: ClassVar[str | None] = None  # the title in LaTeX
     better: ClassVar[Literal["higher", "lower", "none"]]
     range: ClassVar[tuple[float, float]]
     access: ClassVar[Access]
-    max_access: ClassVar[Access | None] = None  # what some variants ask beyond that, where model and user allow it
+    max_access: ClassVar[Access | None] = None  # of variants that need more, if the model and the user permit it
     needs: ClassVar[Needs] = "set"
-    uses_distances: ClassVar[bool] = True  # of one that looks at counterfactuals: whether their distances count
-    role: ClassVar[Role] = "judged"  # by a truth; or it is the truth itself; or a fact about the scores
-    quantity: ClassVar[Quantity | None] = None  # what it measures, if other parts use its values
-    block: ClassVar[str] = "counterfactual"  # of the tables
-    title_detail: ClassVar[str] = "{variant}"  # what stands behind its title: also {metric}, {search}
-    display_order: ClassVar[int]  # its order in the tables
-    zero_denominator_note: ClassVar[str] = "every distance is zero"  # what it means if there is nothing to divide by
+    uses_distances: ClassVar[bool] = True  # whether a metric of counterfactuals uses their distances
+    role: ClassVar[Role] = "judged"  # compared with a truth; agreement with a truth; or a fact
+    quantity: ClassVar[Quantity | None] = None  # if other parts use its values
+    block: ClassVar[str] = "counterfactual"  # of rows in the tables
+    title_detail: ClassVar[str] = "{variant}"  # in parentheses after the title; also {metric}, {search}
+    display_order: ClassVar[int]  # in the tables, ascending
+    zero_denominator_note: ClassVar[str] = "every distance is zero"  # if all are zero
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Why it cannot be computed for such a model or such data; None if it can."""
+        """Return the reason why the metric does not apply to the model or the data; None if it does."""
         return spec.missing_access_reason(self.access) if self.role == "judged" else None
 
     def circular_with(self, spec: ModelSpec, k: int, variant: str, removals: Mapping[str, Removal]) -> CircularRelation:
@@ -120,4 +120,4 @@ class Metric(ABC):
 
     @abstractmethod
     def score(self, inputs: MetricInput) -> Iterable[Score | AbsentScore]:
-        """One score for each variant of the metric, or the reason why there is none."""
+        """Yield a score for each variant, or the reason why there is none."""

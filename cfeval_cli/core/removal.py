@@ -1,4 +1,4 @@
-"""Removal: what stands in the place of features that are taken away."""
+"""Removal of features: the values or embeddings that replace them."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ from cfeval_cli.core.model import ModelSpec
 
 
 class Replacement(Protocol):
-    """A removal, ready for one dataset and model: one value for all, a vector for each feature, or several values."""
+    """A removal fitted to a dataset and a model: one value, one embedding per feature, or a sample of values."""
 
     @property
     def value(self) -> int | None:
-        """The value that stands for every feature that is removed, if there is one."""
+        """The value that replaces every removed feature; None if there is no single one."""
         ...
 
     @property
     def vectors(self) -> Floats | None:
-        """The embedding (M, d) that stands for each feature, if it is no value's."""
+        """The embeddings (M, d) that replace the features' own; None if values replace them."""
         ...
 
     def sample(self, features: Ints) -> tuple[Codes, Floats]:
-        """Values (s, k) that take the place of some features (k,) together, and the weight (s,) of each."""
+        """Return joint values (s, k) that replace features (k,), and their weights (s,)."""
         ...
 
 
 @dataclass(frozen=True)
 class SingleValue:
-    """One value that stands for every feature that is removed."""
+    """A replacement by the same value for every feature."""
 
     value: int
     vectors: None = None
 
     def sample(self, features: Ints) -> tuple[Codes, Floats]:
-        """Return that value, with all of the weight."""
+        """Return the value, with weight one."""
         return np.full((1, len(features)), self.value, dtype=np.int32), np.ones(1)
 
 
 class Removal(ABC):
-    """A way to take features away; its fields are its settings."""
+    """A method to remove features; its fields are its settings."""
 
     name: ClassVar[str]
-    variant: ClassVar[str]  # what scores that use it are called
+    variant: ClassVar[str]  # the variant of scores that use it
     title: ClassVar[str]  # in the tables
     display_order: ClassVar[int] = 50  # its order in the tables
-    arbitrary: ClassVar[bool] = False  # whether results depend on a constant that no prediction depends on
-    cost_settings: ClassVar[tuple[str, ...]] = ()  # lower values take fewer model evaluations
+    arbitrary: ClassVar[bool] = False  # whether results depend on the parametrisation of the model
+    cost_settings: ClassVar[tuple[str, ...]] = ()  # settings whose lower values take fewer evaluations
     circular_truth: ClassVar[str] = ""  # the truth that drops in probability under this removal approximate
 
     @abstractmethod
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Why features of such data, or for such a model, cannot be removed in this way; None if they can."""
+        """Return the reason why the removal does not apply to the data or the model; None if it does."""
 
     @abstractmethod
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
-        """Prepare for a dataset and a model."""
+        """Fit the removal to a dataset and a model."""
 
     def count_replacements(self, dataset: Dataset, size: int) -> float:
-        """Return how many values on average take the place of so many features that are removed together."""
+        """Return the mean number of joint values that replace `size` features."""
         return 1.0
 
     def with_max_draws(self, draws: int) -> Removal:
-        """The same way with so many draws at most, where it draws."""
+        """Return the removal with at most this number of draws, if it samples."""
         return self

@@ -1,4 +1,4 @@
-"""Truths: how much each feature really matters to a model that can be asked."""
+"""Ground truths: reference attributions, computed from the model itself."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.data import ABSENT, Dataset, Floats, Rows
 from cfeval_cli.core.model import Access, ModelSpec
 
-# what made the prediction come out so; what would make it come out otherwise; both; or as the paper defines it
+# Which features contributed to the prediction; which would change it; both; or the definition of the paper.
 TruthQuestion = Literal["contribution", "change", "either", "paper"]
 
 
 @dataclass(frozen=True)
 class TruthEstimate:
-    """How much each feature matters, and how well that is known."""
+    """Reference attributions and their standard errors."""
 
-    importance: Floats  # (n, M), -inf where a feature is absent; NaN of a row that it is not known of
-    # (n,) the largest standard error among the features of each row, NaN if it is not known; None: the values are exact
+    importance: Floats  # (n, M), -inf where a feature is absent; NaN in rows without a reference
+    # (n,) the largest standard error among the features of each row, NaN if it is unknown; None: the values are exact
     error: Floats | None = None
-    method: str = "exact"  # how it was computed, for the report
+    method: str = "exact"  # of computation, for the report
 
 
 class Truth(ABC):
-    """A definition of importance; its fields are its settings."""
+    """A definition of feature importance; its fields are its settings."""
 
     name: ClassVar[str]
     question: ClassVar[TruthQuestion]
-    arbitrary: ClassVar[bool] = False  # whether it depends on a constant that no prediction depends on
+    arbitrary: ClassVar[bool] = False  # whether it depends on the parametrisation of the model
     access: ClassVar[Access] = Access.WHITE_BOX
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Why such a model has no such truth; None if it has."""
+        """Return the reason why this truth is not defined for a model; None if it is."""
         return spec.missing_access_reason(self.access)
 
     def evaluates_model(self, spec: ModelSpec) -> bool:
-        """Whether it puts many rows before such a model, so that instances are shared out among the workers."""
+        """Return whether computing it takes many model evaluations, so that workers share the instances."""
         return False
 
     def count_evaluations(self, spec: ModelSpec) -> int:
-        """How many rows an instance takes at most, where it asks the model."""
+        """Return the largest number of model evaluations per instance."""
         return 1
 
     @abstractmethod
     def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
-        """Importance (n, M) of each feature for the prediction of each row."""
+        """Return the importance (n, M) of each feature for the prediction of each row."""
 
     def estimate(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
-        """The same with its error, where it is not exact."""
+        """Return the importance with its standard errors; subclasses whose values are not exact override this."""
         return TruthEstimate(self.compute_masked_importance(dataset, model, rows))
 
     def compute_masked_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
-        """The same, -inf where a feature is absent."""
+        """Return the importance (n, M), -inf where a feature is absent."""
         return np.where(rows.codes == ABSENT, -np.inf, self.compute_importance(dataset, model, rows))

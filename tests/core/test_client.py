@@ -212,7 +212,7 @@ def test_a_black_box_of_three_classes_answers_all_that_needs_no_embeddings():
         lambda g: g.make_gradient_function(CODES, FEATURES, of, 1.0),
         lambda g: g.compute_linear_logits(CODES),
     ):
-        with pytest.raises(Failure, match=r"test asked for .*embeddings, which this model does not give"):
+        with pytest.raises(Failure, match=r"test needs .*embeddings, which this model does not give"):
             call(open_client(model, Access.GRADIENT))
     with pytest.raises(Failure, match=r"a sum of effects, .*, which this model does not give"):
         open_client(model, Access.WHITE_BOX).compute_effects(CODES, of)
