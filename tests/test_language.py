@@ -47,9 +47,6 @@ WITH_VAGUE_NAMES = {
     "settings/plan.py",
     "statistics/explainer_comparison.py",
     "statistics/recommendation.py",
-    "testing/metric.py",
-    "testing/search.py",
-    "testing/truth.py",
 }
 WITH_VAGUE_DOCSTRINGS = {
     "api/frames.py",
@@ -68,7 +65,6 @@ WITH_VAGUE_DOCSTRINGS = {
     "core/single.py",
     "core/space.py",
     "core/without.py",
-    "judge/judge.py",
     "model/additive.py",
     "model/distilled.py",
     "model/linear.py",
@@ -79,7 +75,6 @@ WITH_VAGUE_DOCSTRINGS = {
     "pipeline/bounds.py",
     "pipeline/recommend.py",
     "pipeline/reparametrisation.py",
-    "removal/mean.py",
     "seeding.py",
     "settings/plan.py",
     "statistics/explainer_comparison.py",

@@ -1,1 +1,1 @@
-"""How far an edit moves an input."""
+"""Distances between an instance and an edited instance, one file each."""

@@ -1,4 +1,4 @@
-"""A constant, for when only the number of flips should count."""
+"""Constant distance, with which C counts label changes only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfeval_cli.errors import check_float
 
 @dataclass(frozen=True)
 class Constant(Distance):
-    """The same for every edit."""
+    """The same distance for every edit."""
 
     value: float = 1.0
 
@@ -20,9 +20,9 @@ class Constant(Distance):
 
     @property
     def label(self) -> str:
-        """What captions say of it."""
+        """The name of the distance in captions."""
         return f"constant distance ({self.value:g})"
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
-        """Nothing to prepare."""
+        """Return the constant."""
         return ConstantMeasure(float(self.value))

@@ -12,18 +12,18 @@ from cfeval_cli.core.space import Space, Spaced, choose
 
 @dataclass(frozen=True)
 class Cosine(Spaced):
-    """One less the cosine of the angle between whole inputs."""
+    """One minus the cosine of the angle between two inputs."""
 
     def __post_init__(self) -> None:
         self.check_space()
 
     @property
     def label(self) -> str:
-        """What captions say of it."""
+        """The name of the distance in captions."""
         return f"cosine distance (space: {self.space})"
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
-        """Settle the space."""
+        """Choose the space for the model and the access level."""
         return _Cosine(choose(self, dataset, model, access))
 
 
@@ -32,22 +32,24 @@ class _Cosine:
     space: Space
 
     def between(self, codes: Codes, edited: Codes) -> Floats:
-        return _cosine(self.space.norms(codes), self.space.norms(edited), self.space.squared(codes, edited))
+        return _compute_cosine(self.space.norms(codes), self.space.norms(edited), self.space.squared(codes, edited))
 
     def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         edited = self.space.norms_matrix(codes, features, values)
-        return _cosine(self.space.norms(codes)[:, None], edited, self.space.squared_matrix(codes, features, values))
+        return _compute_cosine(
+            self.space.norms(codes)[:, None], edited, self.space.squared_matrix(codes, features, values)
+        )
 
     def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         gap = self.space.gap(codes, features, vectors)
-        there = (features != NO_FEATURE)[:, :, None]
-        before = np.where(there, vectors - gap, 0.0)
+        is_feature = (features != NO_FEATURE)[:, :, None]
+        before = np.where(is_feature, vectors - gap, 0.0)
         norms = self.space.norms(codes)
-        after = norms - (before**2).sum(axis=(1, 2)) + (np.where(there, vectors, 0.0) ** 2).sum(axis=(1, 2))
-        return _cosine(norms, after, (gap**2).sum(axis=(1, 2)))
+        after = norms - (before**2).sum(axis=(1, 2)) + (np.where(is_feature, vectors, 0.0) ** 2).sum(axis=(1, 2))
+        return _compute_cosine(norms, after, (gap**2).sum(axis=(1, 2)))
 
 
-def _cosine(a: Floats, b: Floats, squared: Floats) -> Floats:
-    """From squared norms and the squared distance: 2 a·b = |a|² + |b|² - |a - b|²."""
+def _compute_cosine(a: Floats, b: Floats, squared: Floats) -> Floats:
+    """Return the cosine distance from squared norms and the squared distance: 2 a·b = |a|² + |b|² - |a - b|²."""
     size = 2.0 * np.sqrt(a * b)
     return 1.0 - np.divide(a + b - squared, size, out=np.zeros_like(squared), where=size > 0)

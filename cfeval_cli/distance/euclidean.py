@@ -12,18 +12,18 @@ from cfeval_cli.core.space import Space, Spaced, choose
 
 @dataclass(frozen=True)
 class Euclidean(Spaced):
-    """The length of the difference."""
+    """Length of the difference between two inputs."""
 
     def __post_init__(self) -> None:
         self.check_space()
 
     @property
     def label(self) -> str:
-        """What captions say of it."""
+        """The name of the distance in captions."""
         return f"euclidean distance (space: {self.space})"
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
-        """Settle the space."""
+        """Choose the space for the model and the access level."""
         return _Euclidean(choose(self, dataset, model, access))
 
 

@@ -15,9 +15,9 @@ _MAX_DIMENSIONS = 5000  # a covariance matrix of 200 MB
 
 @dataclass(frozen=True)
 class Mahalanobis(Spaced):
-    """The length of the difference in units of the training set's spread.
+    """Length of the difference between two inputs, scaled by the inverse covariance of the training set.
 
-    The covariance S of the training rows is drawn towards a multiple of the identity,
+    The covariance S of the training rows is shrunk towards a multiple of the identity,
     (1 - shrinkage)·S + shrinkage·(trace S / D)·I, since one-hot rows and small tables do not fill their space.
     """
 
@@ -29,11 +29,11 @@ class Mahalanobis(Spaced):
 
     @property
     def label(self) -> str:
-        """What captions say of it."""
+        """The name of the distance in captions."""
         return f"mahalanobis distance (space: {self.space}, shrinkage: {self.shrinkage:g})"
 
     def preparing(self, dataset: Dataset, model: Model, access: Access) -> int:
-        """Covariance and inverse."""
+        """Return the cost of the covariance and its inverse."""
         size = len(choose(self, dataset, model, access).columns(np.arange(dataset.n_features)))
         return size * size * (len(dataset.train) + size)
 
@@ -71,8 +71,8 @@ class _Mahalanobis:
     def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         gap = self.space.gap(codes, features, vectors)
         n, _, dim = gap.shape
-        whole = np.zeros((n, self.precision.shape[0] // dim, dim))
-        rows, places = np.nonzero(features != NO_FEATURE)
-        whole[rows, features[rows, places]] = gap[rows, places]
-        flat = whole.reshape(n, -1)
+        full = np.zeros((n, self.precision.shape[0] // dim, dim))
+        rows, positions = np.nonzero(features != NO_FEATURE)
+        full[rows, features[rows, positions]] = gap[rows, positions]
+        flat = full.reshape(n, -1)
         return np.asarray(np.sqrt(((flat @ self.precision) * flat).sum(axis=1)))

@@ -1,1 +1,1 @@
-"""Judges: models of known truth beside the user's, by which the rule is checked on her own data."""
+"""Judges: models with a known ground truth, which check the metric-based ranking on the user's data."""

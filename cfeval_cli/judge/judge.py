@@ -1,4 +1,4 @@
-"""A judge: a model of known truth, trained on the same data as the model that is explained."""
+"""A judge: a model with a known ground truth, trained on the same data as the explained model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfeval_cli.model.distilled import Distilled
 
 @dataclass(frozen=True)
 class Judge:
-    """Which model, and whether it learns the labels or what the explained model predicts."""
+    """The model, and whether it is trained on labels or on the predictions of the explained model."""
 
     model: Trainable
     distill: bool = False
@@ -22,5 +22,5 @@ class Judge:
             raise ValueError(f"distill must be true or false, not {self.distill!r}")
 
     def trainable(self, explained: Trainable) -> Trainable:
-        """The settings of the model to be trained beside the one that is explained."""
+        """Return the settings of the judge for an explained model."""
         return Distilled(self.model, explained) if self.distill else self.model

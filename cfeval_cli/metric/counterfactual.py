@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from cfeval_cli.core import (
     Access,
     CircularRelation,
     Counterfactuals,
+    Floats,
     Metric,
     MetricInput,
     ModelSpec,
@@ -21,45 +23,57 @@ from cfeval_cli.core import (
 
 
 @dataclass(frozen=True)
-class Validity(Metric):
+class CounterfactualMetric(Metric):
+    """Base of the metrics that are a mean or a ratio over the counterfactuals of a search."""
+
+    access = Access.LABEL
+    needs = "counterfactual"
+
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
+        """Yield a score for each access level of the search that gives what the metric needs."""
+        for level, counterfactuals in inputs.counterfactuals.items():
+            if self.access < Access.PROBABILITY or counterfactuals.probability is not None:
+                yield Score(level.name.lower(), *self.compute_ratio(inputs, counterfactuals))
+
+    @abstractmethod
+    def compute_ratio(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> tuple[Floats, Floats]:
+        """Return the numerator and the denominator of each instance."""
+
+
+@dataclass(frozen=True)
+class Validity(CounterfactualMetric):
     """Share of instances whose label changes when a search edits the selected features."""
 
     name = "validity"
     title = "Validity"
     better = "higher"
     range = (0.0, 1.0)
-    access = Access.LABEL
     display_order = 40
-    needs = "counterfactual"
     quantity = Quantity.FLIPPED
 
-    def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Yield a score for each access level of the search."""
-        for level, counterfactuals in inputs.counterfactuals.items():
-            yield Score(_name_variant(level), counterfactuals.flipped.astype(float), np.ones(len(inputs)))
+    def compute_ratio(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> tuple[Floats, Floats]:
+        """Return whether each label changes."""
+        return counterfactuals.flipped.astype(float), np.ones(len(inputs))
 
 
 @dataclass(frozen=True)
-class Proximity(Metric):
+class Proximity(CounterfactualMetric):
     """Mean distance between an instance and its counterfactual."""
 
     name = "proximity"
     title = "Proximity"
     better = "lower"
     range = (0.0, float("inf"))
-    access = Access.LABEL
     display_order = 50
-    needs = "counterfactual"
     quantity = Quantity.DISTANCE
 
-    def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Yield a score for each access level of the search."""
-        for level, counterfactuals in inputs.counterfactuals.items():
-            yield Score(_name_variant(level), counterfactuals.distance, np.ones(len(inputs)))
+    def compute_ratio(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> tuple[Floats, Floats]:
+        """Return the distances."""
+        return counterfactuals.distance, np.ones(len(inputs))
 
 
 @dataclass(frozen=True)
-class ProximityOfFlips(Metric):
+class ProximityOfFlips(CounterfactualMetric):
     """Mean distance of the counterfactuals that change the label.
 
     A search that does not flip stops early, which lowers the mean distance of all counterfactuals.
@@ -69,20 +83,17 @@ class ProximityOfFlips(Metric):
     title = "Proximity of flips"
     better = "lower"
     range = (0.0, float("inf"))
-    access = Access.LABEL
     display_order = 51
-    needs = "counterfactual"
     zero_denominator_note = "no counterfactual flips"
 
-    def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Yield a score for each access level of the search."""
-        for level, counterfactuals in inputs.counterfactuals.items():
-            flipped = counterfactuals.flipped.astype(float)
-            yield Score(_name_variant(level), flipped * counterfactuals.distance, flipped)
+    def compute_ratio(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> tuple[Floats, Floats]:
+        """Return the distances of counterfactuals that change the label, and whether each does."""
+        flipped = counterfactuals.flipped.astype(float)
+        return flipped * counterfactuals.distance, flipped
 
 
 @dataclass(frozen=True)
-class C(Metric):
+class C(CounterfactualMetric):
     """Number of label changes per unit of distance."""
 
     name = "c"
@@ -91,18 +102,15 @@ class C(Metric):
     title_detail = "{search}, {variant}"
     better = "higher"
     range = (0.0, float("inf"))
-    access = Access.LABEL
     display_order = 60
-    needs = "counterfactual"
 
-    def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Yield a score for each access level of the search."""
-        for level, counterfactuals in inputs.counterfactuals.items():
-            yield Score(_name_variant(level), counterfactuals.flipped.astype(float), counterfactuals.distance)
+    def compute_ratio(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> tuple[Floats, Floats]:
+        """Return whether each label changes, and the distances."""
+        return counterfactuals.flipped.astype(float), counterfactuals.distance
 
 
 @dataclass(frozen=True)
-class ValiditySoft(Metric):
+class ValiditySoft(CounterfactualMetric):
     """Mean drop in the probability of the predicted class when a search edits the selected features."""
 
     name = "validity_soft"
@@ -112,20 +120,18 @@ class ValiditySoft(Metric):
     range = (-1.0, 1.0)
     access = Access.PROBABILITY
     display_order = 40
-    needs = "counterfactual"
 
     def circular_with(self, spec: ModelSpec, k: int, variant: str, removals: Mapping[str, Removal]) -> CircularRelation:
         """Return contrast for k = 1, which is the largest drop that another value of the feature causes."""
         return CircularRelation(truths={"contrast"} if k == 1 else set())
 
-    def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Yield a score for each access level at which the search uses probabilities."""
-        for level, counterfactuals in _list_probabilistic(inputs):
-            yield Score(_name_variant(level), inputs.compute_drops(counterfactuals.probability), np.ones(len(inputs)))
+    def compute_ratio(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> tuple[Floats, Floats]:
+        """Return the drops in probability."""
+        return inputs.compute_drops(counterfactuals.probability), np.ones(len(inputs))
 
 
 @dataclass(frozen=True)
-class CSoft(Metric):
+class CSoft(CounterfactualMetric):
     """Drop in the probability of the predicted class per unit of distance."""
 
     name = "c_soft"
@@ -136,21 +142,7 @@ class CSoft(Metric):
     range = (float("-inf"), float("inf"))
     access = Access.PROBABILITY
     display_order = 60
-    needs = "counterfactual"
 
-    def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Yield a score for each access level at which the search uses probabilities."""
-        for level, counterfactuals in _list_probabilistic(inputs):
-            yield Score(
-                _name_variant(level), inputs.compute_drops(counterfactuals.probability), counterfactuals.distance
-            )
-
-
-def _list_probabilistic(inputs: MetricInput) -> Iterator[tuple[Access, Counterfactuals]]:
-    for level, counterfactuals in inputs.counterfactuals.items():
-        if counterfactuals.probability is not None:
-            yield level, counterfactuals
-
-
-def _name_variant(level: Access) -> str:
-    return level.name.lower()
+    def compute_ratio(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> tuple[Floats, Floats]:
+        """Return the drops in probability, and the distances."""
+        return inputs.compute_drops(counterfactuals.probability), counterfactuals.distance

@@ -1,7 +1,8 @@
-"""Agreement with what is known of the white box: how much of the truth did the explainer find?"""
+"""Agreement with the ground truth: how many of the most important features an explanation selects."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,49 +12,52 @@ from cfeval_cli.core import Access, Floats, Metric, MetricInput, Score
 from cfeval_cli.core.ranking import compute_hit_probability, count_shared_features
 
 
-def _make_score(inputs: MetricInput, truth: str, values: Floats) -> Score:
-    """Return a score of the instances for which the ground truth is known."""
-    rows = np.flatnonzero(~np.isnan(inputs.truth[truth]).any(axis=1))
-    if len(rows) == len(values):
-        return Score(truth, values, np.ones(len(values)))
-    return Score(truth, values[rows], np.ones(len(rows)), positions=rows)
+@dataclass(frozen=True)
+class GroundTruthMetric(Metric):
+    """Base of the metrics that compare selected features with the reference features of each ground truth."""
+
+    title = "GroundTruth"
+    better = "higher"
+    role = "truth"
+    block = "truth"
+    title_detail = "{metric}, {variant}"
+    range = (0.0, 1.0)
+    access = Access.WHITE_BOX
+
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
+        """Yield a score for each ground truth, of the instances for which it is known."""
+        for truth, importance in inputs.truth.items():
+            values = self.compute_agreement(inputs, truth)
+            rows = np.flatnonzero(~np.isnan(importance).any(axis=1))
+            if len(rows) == len(values):
+                yield Score(truth, values, np.ones(len(values)))
+            else:
+                yield Score(truth, values[rows], np.ones(len(rows)), positions=rows)
+
+    @abstractmethod
+    def compute_agreement(self, inputs: MetricInput, truth: str) -> Floats:
+        """Return the agreement of each instance."""
 
 
 @dataclass(frozen=True)
-class Recall(Metric):
-    """Mean share of the reference features that were named."""
+class Recall(GroundTruthMetric):
+    """Mean share of the reference features that are selected."""
 
     name = "recall"
-    title = "GroundTruth"
-    better = "higher"
-    role = "truth"
-    block = "truth"
-    title_detail = "{metric}, {variant}"
-    range = (0.0, 1.0)
-    access = Access.WHITE_BOX
     display_order = 90
 
-    def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each truth."""
-        for truth in inputs.truth:
-            yield _make_score(inputs, truth, count_shared_features(inputs, truth) / inputs.k)
+    def compute_agreement(self, inputs: MetricInput, truth: str) -> Floats:
+        """Return the share of reference features that are selected."""
+        return count_shared_features(inputs, truth) / inputs.k
 
 
 @dataclass(frozen=True)
-class Hit(Metric):
-    """Share of instances with at least one reference feature named."""
+class Hit(GroundTruthMetric):
+    """Share of instances with at least one selected reference feature."""
 
     name = "hit"
-    title = "GroundTruth"
-    better = "higher"
-    role = "truth"
-    block = "truth"
-    title_detail = "{metric}, {variant}"
-    range = (0.0, 1.0)
-    access = Access.WHITE_BOX
     display_order = 91
 
-    def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """One for each truth."""
-        for truth in inputs.truth:
-            yield _make_score(inputs, truth, compute_hit_probability(inputs, truth))
+    def compute_agreement(self, inputs: MetricInput, truth: str) -> Floats:
+        """Return the probability that a reference feature is selected; ties make it a fraction."""
+        return compute_hit_probability(inputs, truth)

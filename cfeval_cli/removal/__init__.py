@@ -1,1 +1,1 @@
-"""Ways to take features away, one file each."""
+"""Removals: what replaces features that are removed, one file each."""

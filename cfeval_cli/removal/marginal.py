@@ -1,4 +1,4 @@
-"""Removal by what others have: the values of training rows take the features' place."""
+"""Removal by the marginal distribution: values of training rows replace those of the features."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cfeval_cli.seeding import make_stream
 
 @dataclass(frozen=True)
 class Marginal(Removal):
-    """The mean over training rows, from each of which all removed features take their values together.
+    """Replace all removed features together by their values in training rows, and average.
 
-    Sentences have no columns: there a word comes from anywhere in the training set.
+    A word of a text is replaced by words from all positions of the training set.
     """
 
-    draws: int = 100  # combinations of values at most; of more, so many are drawn
+    draws: int = 100  # largest number of combinations of values; if there are more, this number is drawn
     seed: int = 0
 
     name = "marginal"
@@ -34,12 +34,12 @@ class Marginal(Removal):
         check_int("seed", self.seed, 0)
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Any model can be asked about values that others have."""
+        """Return None: every model can be evaluated on values of training rows."""
         return None
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
-        """Remember what stands in for which features: many explanations name the same."""
-        return _Drawn(dataset, self.draws, self.seed)
+        """Return the replacements, which are cached, because explanations share sets of features."""
+        return _MarginalSample(dataset, self.draws, self.seed)
 
     def count_replacements(self, dataset: Dataset, size: int) -> float:
         """Return the number of draws, or of the values in the training rows if that is smaller."""
@@ -48,80 +48,80 @@ class Marginal(Removal):
         return float(np.mean([min(self.draws, np.count_nonzero(frequency)) for frequency in dataset.frequencies]))
 
     def with_max_draws(self, draws: int) -> Marginal:
-        """With fewer draws."""
+        """Return the removal with fewer draws."""
         return replace(self, draws=min(draws, self.draws))
 
 
-_KNOWN = 1 << 16  # sets of features that are remembered
-_PART = 1000  # training rows by which one sees that there are many combinations
+_MAX_CACHED_SETS = 1 << 16
+_FIRST_ROWS = 1000  # training rows that may already have more combinations than are drawn
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _MarginalSample:
     dataset: Dataset
     draws: int
     seed: int
     value: None = None
     vectors: None = None
-    _known: dict[bytes, tuple[Codes, Floats] | None] = field(default_factory=dict)  # None: too many to list them
+    _samples: dict[bytes, tuple[Codes, Floats] | None] = field(default_factory=dict)  # None: too many to list
     _words: dict[int, Codes] = field(default_factory=dict)
 
     def sample(self, features: Ints) -> tuple[Codes, Floats]:
         key = features.astype(np.int64).tobytes()
-        if key not in self._known:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[key] = self._listed(features)
-        listed = self._known[key]
-        if listed is not None:
-            return listed
-        drawn = self._sentences(len(features)) if self.dataset.padded else self._rows[:, features]
+        if key not in self._samples:
+            if len(self._samples) >= _MAX_CACHED_SETS:
+                self._samples.clear()
+            self._samples[key] = self._list_combinations(features)
+        combinations = self._samples[key]
+        if combinations is not None:
+            return combinations
+        drawn = self._draw_words(len(features)) if self.dataset.padded else self._rows[:, features]
         return drawn, np.full(self.draws, 1.0 / self.draws)
 
-    def _listed(self, features: Ints) -> tuple[Codes, Floats] | None:
-        """All combinations that the training rows have, with their shares; None if there are too many."""
+    def _list_combinations(self, features: Ints) -> tuple[Codes, Floats] | None:
+        """Return all combinations of the training rows with their shares; None if there are too many."""
         if len(features) == 1:
             frequency = self.dataset.frequencies[int(features[0])]
-            seen = np.flatnonzero(frequency)
-            if len(seen) <= self.draws:
-                return seen.astype(np.int32)[:, None], frequency[seen]
+            values = np.flatnonzero(frequency)
+            if len(values) <= self.draws:
+                return values.astype(np.int32)[:, None], frequency[values]
         if self.dataset.padded:
             return None
-        if self._seen[features].max(initial=0) > self.draws:
+        if self._value_counts[features].max(initial=0) > self.draws:
             return None
         train = self.dataset.train.codes
-        # equal rows have equal numbers: where a part of the rows has too many of these, all have too many combinations
-        if len(np.unique(self._numbered(train[:_PART], features)[0])) > self.draws:
+        # Equal combinations have equal numbers: too many numbers among the first rows are too many combinations.
+        if len(np.unique(self._number_combinations(train[:_FIRST_ROWS], features)[0])) > self.draws:
             return None
-        numbers, exact = self._numbered(train, features)
-        if exact:
+        numbers, is_unique = self._number_combinations(train, features)
+        if is_unique:
             _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
             rows = train[first][:, features]
         else:
             rows, counts = np.unique(train[:, features], axis=0, return_counts=True)
         return (np.asarray(rows, dtype=np.int32), counts / len(train)) if len(rows) <= self.draws else None
 
-    def _numbered(self, codes: Codes, features: Ints) -> tuple[Ints, bool]:
-        """A number (n,) for each row's combination, in the order of the values; and whether others' all differ."""
+    def _number_combinations(self, codes: Codes, features: Ints) -> tuple[Ints, bool]:
+        """Return a number (n,) for the combination of each row, and whether numbers of different ones differ."""
         numbers, size = np.zeros(len(codes), dtype=np.int64), 1
         for j in features.tolist():
-            count = len(self.dataset.features[j].values) + 1  # absent is one too
+            count = len(self.dataset.features[j].values) + 1  # with absent
             numbers, size = numbers * count + (codes[:, j] + 1), size * count
         return numbers, size < 2**62
 
     @cached_property
-    def _seen(self) -> Ints:
-        """How many values (M,) of each feature the training rows have."""
+    def _value_counts(self) -> Ints:
+        """The number of different values (M,) of each feature in the training rows."""
         return np.array([np.count_nonzero(frequency) for frequency in self.dataset.frequencies])
 
     @cached_property
     def _rows(self) -> Codes:
-        """The training rows (draws, M) that are drawn, the same for all sets of features."""
+        """Training rows (draws, M), the same for all sets of features."""
         train = self.dataset.train.codes
         return train[make_stream(self.seed, "removal.marginal").integers(0, len(train), self.draws)]
 
-    def _sentences(self, count: int) -> Codes:
-        """The words (draws, count) that are drawn for so many places."""
+    def _draw_words(self, count: int) -> Codes:
+        """Return words (draws, count) for a number of positions."""
         if count not in self._words:
             rng, frequency = make_stream(self.seed, "removal.marginal"), self.dataset.frequencies[0]
             drawn = rng.choice(len(frequency), (self.draws, count), p=frequency)

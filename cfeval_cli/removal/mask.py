@@ -10,7 +10,7 @@ from cfeval_cli.core.removal import SingleValue
 
 @dataclass(frozen=True)
 class Mask(Removal):
-    """The token that stands for unknown words takes the word's place; tables have none."""
+    """Replace a word by the mask token, which also encodes unknown words; tables have none."""
 
     name = "mask"
     display_order = 20
@@ -18,9 +18,9 @@ class Mask(Removal):
     title = "mask"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Data without a mask token."""
+        """Return the reason for data without a mask token."""
         return f"{spec.dataset.name} has no mask token" if spec.dataset.mask_code is None else None
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
-        """Nothing to prepare."""
+        """Return the mask token."""
         return SingleValue(dataset.mask)

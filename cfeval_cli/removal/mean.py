@@ -1,4 +1,4 @@
-"""Removal by what is usual: the embedding becomes its mean over the training set."""
+"""Removal by the mean embedding of the training set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cfeval_cli.core import (
 
 @dataclass(frozen=True)
 class Mean(Removal):
-    """As deletion, but to the middle of the training set: a constant that is moved into zero moves along."""
+    """Replace the embedding of a feature by its mean; unlike zero, the mean does not depend on the parametrisation."""
 
     name = "mean"
     display_order = 25
@@ -31,23 +31,23 @@ class Mean(Removal):
     circular_truth = "shapley"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """An embedding that is no value's can be put only before a model that takes embeddings."""
+        """Return the reason for models that cannot be evaluated on embeddings."""
         return spec.missing_ability_reason(HasGradient)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
-        """The means."""
+        """Compute the means."""
         means = []
         for j in range(dataset.n_features):
-            seen = np.flatnonzero(dataset.frequencies[j]).astype(np.int32)
-            means.append(dataset.frequencies[j][seen] @ model.embed_values(j, seen))
-        return _Usual(np.stack(means))
+            values = np.flatnonzero(dataset.frequencies[j]).astype(np.int32)
+            means.append(dataset.frequencies[j][values] @ model.embed_values(j, values))
+        return _MeanEmbedding(np.stack(means))
 
 
 @dataclass(frozen=True)
-class _Usual:
+class _MeanEmbedding:
     vectors: Floats  # (M, d)
     value: None = None
 
     def sample(self, features: Ints) -> tuple[Codes, Floats]:
-        """No value stands for them."""
+        """Return ABSENT, because no value has the mean embedding."""
         return np.full((1, len(features)), ABSENT, dtype=np.int32), np.ones(1)

@@ -10,7 +10,7 @@ from cfeval_cli.core.removal import SingleValue
 
 @dataclass(frozen=True)
 class Zero(Removal):
-    """The paper's deletion. What zero means is up to the training: a constant may be moved into it or out of it."""
+    """Replace the embedding of a feature by zero, as in the paper; what zero means depends on the parametrisation."""
 
     name = "zero"
     display_order = 10
@@ -20,9 +20,9 @@ class Zero(Removal):
     circular_truth = "signed"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """A model without embeddings has no zero."""
+        """Return the reason for models without embeddings."""
         return spec.missing_ability_reason(HasEmbeddings)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
-        """Nothing to prepare."""
+        """Return the code whose embedding is zero."""
         return SingleValue(ABSENT)

@@ -90,13 +90,13 @@ def _check_on(explainer: Explainer, problem: Problem, tolerance: float) -> None:
         function = explainer.fit(dataset, problem.make_client(access))
         reverse = _explain(function, problem, order[::-1], name)
         alone = [_explain(function, problem, order[i : i + 1], name) for i in (2, 0)]
-        some = _explain(function, problem, order[1:8], name)
+        batch = _explain(function, problem, order[1:8], name)
     _check_explanation(explainer, whole, problem, name)
     for other, own, how in (
         (again, order, "a second time, with the same seed,"),
         (reverse, order[::-1], "in another order"),
         (Explanation.concatenate(alone), np.array([2, 0]), "alone"),
-        (some, order[1:8], "in another batch"),
+        (batch, order[1:8], "in another batch"),
     ):
         message = f"{name} gives another explanation when an instance is explained {how}."
         _require_same(whole.take(own), other, tolerance, message)

@@ -126,12 +126,12 @@ def _make_inputs(problem: Problem) -> MetricInput:
 
 
 def _take(inputs: MetricInput, order: Ints) -> MetricInput:
-    """Return the case of some instances, with a memory of its own."""
+    """Return the input of some instances, with an empty memory."""
     rows = inputs.take(order)
     return replace(
         inputs, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
         features=inputs.features[order], complete=inputs.complete[order],
-        counterfactuals={level: found.take(order) for level, found in inputs.counterfactuals.items()},
+        counterfactuals={level: edits.take(order) for level, edits in inputs.counterfactuals.items()},
         truth={name: values[order] for name, values in inputs.truth.items()},
         explanation=None if inputs.explanation is None else inputs.explanation.take(order), memory=AnswerCache(),
     )  # fmt: skip
@@ -160,7 +160,7 @@ def _check_on(metric: Metric, problem: Problem, inputs: MetricInput, level: Acce
         whole = _score(metric, seen, name)
         require((before[0] == seen.codes).all() and (before[1] == seen.features).all(), f"{name} changes its input.")
         for part, other, how in (
-            (order, seen, "with what it asked before in memory"),
+            (order, seen, "with its previous evaluations in memory"),
             (order, _take(seen, order), "a second time"),
             (order[::-1], _take(seen, order[::-1]), "in another order"),
             (order[::2], _take(seen, order[::2]), "for some of the instances alone"),
@@ -200,15 +200,15 @@ def _score(metric: Metric, inputs: MetricInput, name: str) -> Mapping[str, _Valu
         if isinstance(score, AbsentScore):
             require_text(score.reason, f"{name}: the reason why {score.variant} is absent")
             continue
-        some = np.arange(len(inputs)) if score.positions is None else score.positions
+        positions = np.arange(len(inputs)) if score.positions is None else score.positions
         for field in ("numerator", "denominator"):
-            require_array(getattr(score, field), (len(some),), "f", f"{name}, {score.variant}: {field}")
+            require_array(getattr(score, field), (len(positions),), "f", f"{name}, {score.variant}: {field}")
         require(np.isfinite(score.numerator).all(), f"{name}, {score.variant}: numerators must be finite.")
         require((score.denominator >= 0).all(), f"{name}, {score.variant}: denominators must not be negative.")
         fields = set(re.findall(r"{(\w+)}", score.method + score.remark))
         require(fields <= set(score.counts), f"{name}, {score.variant}: method or remark has fields without counts.")
         dense = np.full((2, len(inputs)), np.nan)
-        dense[:, some] = score.numerator, score.denominator
+        dense[:, positions] = score.numerator, score.denominator
         values[score.variant] = _Values(*dense)
     return values
 

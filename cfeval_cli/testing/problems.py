@@ -41,7 +41,7 @@ class Problem:
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """What components are told before they are used."""
+        """Return what components may know before they are fitted."""
         return ModelSpec.from_model(self.dataset, self.model)
 
     @cached_property

@@ -94,46 +94,56 @@ def _check_on(search: Search, problem: Problem, level: Access) -> None:
             require_equal(one, two, f"{name} finds another counterfactual {how}.")
 
 
-def _list_arrays(found: Counterfactuals) -> list[NDArray[Any]]:
+def _list_arrays(edits: Counterfactuals) -> list[NDArray[Any]]:
     arrays: tuple[NDArray[Any] | None, ...] = (
-        found.labels,
-        found.distance,
-        found.probability,
-        found.codes,
-        found.vectors,
-        found.converged,
+        edits.labels,
+        edits.distance,
+        edits.probability,
+        edits.codes,
+        edits.vectors,
+        edits.converged,
     )
     return [array for array in arrays if array is not None]
 
 
-def _check_counterfactuals(found: Counterfactuals, task: SearchTask, name: str) -> None:
+def _check_counterfactuals(edits: Counterfactuals, task: SearchTask, name: str) -> None:
     n = len(task)
-    require(isinstance(found, Counterfactuals), f"{name} must return Counterfactuals, not {type(found).__name__}.")
-    require_array(found.features, task.features.shape, "i", f"{name}: features")
-    require((found.features == task.features).all(), f"{name} changes which features were open to the edit.")
-    require_array(found.labels, (n,), "i", f"{name}: labels")
-    require_array(found.flipped, (n,), "b", f"{name}: flipped")
-    require_array(found.distance, (n,), "f", f"{name}: distance")
-    require((found.flipped == (found.labels != task.labels)).all(), f"{name}: flipped contradicts labels.")
-    require((found.distance >= 0).all(), f"{name}: distances must not be negative.")
-    require((found.codes is None) != (found.vectors is None), f"{name} must return either codes or vectors.")
-    if found.probability is not None:
+    require(
+        isinstance(edits, Counterfactuals),
+        f"{name} must return Counterfactuals, not {type(edits).__name__}.",
+    )
+    require_array(edits.features, task.features.shape, "i", f"{name}: features")
+    require((edits.features == task.features).all(), f"{name} changes which features were open to the edit.")
+    require_array(edits.labels, (n,), "i", f"{name}: labels")
+    require_array(edits.flipped, (n,), "b", f"{name}: flipped")
+    require_array(edits.distance, (n,), "f", f"{name}: distance")
+    require(
+        (edits.flipped == (edits.labels != task.labels)).all(),
+        f"{name}: flipped contradicts labels.",
+    )
+    require((edits.distance >= 0).all(), f"{name}: distances must not be negative.")
+    require(
+        (edits.codes is None) != (edits.vectors is None),
+        f"{name} must return either codes or vectors.",
+    )
+    if edits.probability is not None:
         require(task.access >= Access.PROBABILITY, f"{name}: probabilities need probability access.")
-        require_array(found.probability, (n,), "f", f"{name}: probability")
-    if found.codes is not None:
-        _check_exchanged(found, task, name)
-    if found.vectors is not None:
-        require_array(found.vectors, (*task.features.shape, found.vectors.shape[-1]), "f", f"{name}: vectors")
-        require(np.isfinite(found.vectors).all(), f"{name}: vectors must be finite.")
+        require_array(edits.probability, (n,), "f", f"{name}: probability")
+    if edits.codes is not None:
+        _check_exchanged(edits, task, name)
+    if edits.vectors is not None:
+        require_array(edits.vectors, (*task.features.shape, edits.vectors.shape[-1]), "f", f"{name}: vectors")
+        require(np.isfinite(edits.vectors).all(), f"{name}: vectors must be finite.")
 
 
-def _check_exchanged(found: Counterfactuals, task: SearchTask, name: str) -> None:
-    codes = found.codes
+def _check_exchanged(edits: Counterfactuals, task: SearchTask, name: str) -> None:
+    codes = edits.codes
     require_array(codes, task.codes.shape, "i", f"{name}: codes")
     if codes is None:
         return
     require(
-        (task.model.predict_labels(codes) == found.labels).all(), f"{name}: labels are not those of the edited rows."
+        (task.model.predict_labels(codes) == edits.labels).all(),
+        f"{name}: labels are not those of the edited rows.",
     )
     rows, features = np.nonzero(codes != task.codes)
     is_open = (task.features[rows] == features[:, None]).any(axis=1)

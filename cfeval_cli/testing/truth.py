@@ -56,16 +56,16 @@ def _check_on(truth: Truth, problem: Problem) -> None:
 def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> TruthEstimate:
     rows, client = problem.rows.take(order), problem.make_client(truth.access)
     before = rows.codes.copy()
-    found = truth.estimate(problem.dataset, client, rows)
+    estimate = truth.estimate(problem.dataset, client, rows)
     require((rows.codes == before).all(), f"{name} changes the codes that it is given.")
-    require(isinstance(found, TruthEstimate), f"{name}: found() must return a Known, not {found!r}.")
-    require_array(found.importance, rows.codes.shape, "f", f"{name}: importance")
+    require(isinstance(estimate, TruthEstimate), f"{name}: estimate() must return a TruthEstimate, not {estimate!r}.")
+    require_array(estimate.importance, rows.codes.shape, "f", f"{name}: importance")
     present = rows.codes != ABSENT
-    require(np.isneginf(found.importance[~present]).all(), f"{name}: absent features must have the importance -inf.")
-    known = ~np.isnan(found.importance).any(axis=1)
-    require(np.isfinite(found.importance[known][present[known]]).all(), f"{name}: importances must be finite.")
-    if found.error is not None:
-        require_array(found.error, (len(rows),), "f", f"{name}: error")
-        require(not (found.error < 0).any(), f"{name}: standard errors must not be negative.")
-    require_text(found.method, f"{name}: how")
-    return found
+    require(np.isneginf(estimate.importance[~present]).all(), f"{name}: absent features must have the importance -inf.")
+    known = ~np.isnan(estimate.importance).any(axis=1)
+    require(np.isfinite(estimate.importance[known][present[known]]).all(), f"{name}: importances must be finite.")
+    if estimate.error is not None:
+        require_array(estimate.error, (len(rows),), "f", f"{name}: error")
+        require(not (estimate.error < 0).any(), f"{name}: standard errors must not be negative.")
+    require_text(estimate.method, f"{name}: method")
+    return estimate
