@@ -8,13 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cfeval_cli.cli.main import Parser
+from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
 from cfeval_cli.errors import Failure, UserError, check_option, escape_controls
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ _AXES = ("seed", "k", "dataset", "experiment")  # the first varies slowest
 _PROGRESS_SECONDS = 5.0  # between two checks of the progress
 
 
-def main() -> None:
+def main(options: Options = DEFAULT_OPTIONS) -> None:
     """Compute an atlas, add runs to one, remake its page, or print the ranking of metrics that follows from it."""
     actions = {"add": _add, "page": _page, "rule": _rule}
     if sys.argv[1:2] and sys.argv[1] in actions:
-        actions[sys.argv.pop(1)]()
+        actions[sys.argv.pop(1)](options)
         return
     parser = Parser("cfeval atlas", description=_HELP, epilog=_EPILOG)
     parser.add_argument(
@@ -59,31 +60,30 @@ def main() -> None:
         check_option("--scale", arguments.scale, _SCALES)
     except ValueError as error:
         raise UserError(str(error)) from error
-    _run(arguments.scale, arguments.into, arguments.overrides)
+    _run(arguments.scale, arguments.into, arguments.overrides, options)
 
 
-def _run(scale: str, into: Path, overrides: Sequence[str]) -> None:
+def _run(scale: str, into: Path, overrides: Sequence[str], options: Options) -> None:
     settings = dict(_SCALES[scale]) | _parse_overrides(overrides)
     sweeps = _plan_sweeps(settings)
     jobs = [job for axes in sweeps for job in _list_jobs(axes)]
     extra_overrides = [f"{key}={value}" for key, value in settings.items() if key not in _AXES]
-    failures = run_sweeps(sweeps, jobs, into / "runs", extra_overrides)
-    gather_jobs(jobs, into, failures)
+    failures = run_sweeps(sweeps, jobs, into / "runs", extra_overrides, options)
+    gather_jobs(jobs, into, failures, options)
     if failures:
         names = ", ".join(map(str, list(failures)[:5]))
         raise Failure(f"{len(failures)} of {len(jobs)} runs are left out, see above: {names} …")
 
 
-def gather_jobs(jobs: Sequence[AtlasRun], into: Path, failures: Mapping[str, str]) -> None:
+def gather_jobs(jobs: Sequence[AtlasRun], into: Path, failures: Mapping[str, str], options: Options) -> None:
     """Aggregate the runs of some jobs, write the atlas and print its answer; `failures` are reasons by place."""
     from cfeval_cli.study.atlas.store import collect_runs
 
     folders = [into / "runs" / job.folder for job in jobs if str(job.folder) not in failures]
-    _write(collect_runs(folders, failures), into)
+    _write(collect_runs(folders, failures), into, options)
 
 
-def _write(atlas: Atlas, into: Path) -> None:
-    from cfeval_cli.cli import screen
+def _write(atlas: Atlas, into: Path, options: Options) -> None:
     from cfeval_cli.study.atlas.brief import build_brief
     from cfeval_cli.study.atlas.page import PAGE_FILE, TEXT_FILE, write_results
     from cfeval_cli.study.atlas.store import ATLAS_FILE
@@ -96,10 +96,10 @@ def _write(atlas: Atlas, into: Path) -> None:
     ]
     lines = [f"Excluded runs: {len(atlas.excluded)}, listed in {into / TEXT_FILE}"] if atlas.excluded else []
     lines.append(f"Written: {into.resolve()}: {ATLAS_FILE}, {TEXT_FILE}, {PAGE_FILE}")
-    screen.print_answer(answers, build_brief(summary), build_tables(summary, claims), lines)
+    print_answer(answers, build_brief(summary), build_tables(summary, claims), lines, options)
 
 
-def _add() -> None:
+def _add(options: Options) -> None:
     """Add runs to an existing atlas."""
     from cfeval_cli.study.atlas import store
     from cfeval_cli.study.run_folders import find_run_folders
@@ -112,11 +112,11 @@ def _add() -> None:
     arguments = parser.parse_args()
     atlas = store.read_atlas(arguments.into / store.ATLAS_FILE)
     atlas, message = store.add_runs(atlas, find_run_folders(arguments.folders))
-    _write(atlas, arguments.into)
+    _write(atlas, arguments.into, options)
     sys.stdout.write(escape_controls(message) + "\n")
 
 
-def _page() -> None:
+def _page(options: Options) -> None:
     """Remake tables and page from the rows alone."""
     from cfeval_cli.study.atlas import store
 
@@ -124,10 +124,10 @@ def _page() -> None:
     parser.add_argument("file", nargs="?", type=Path, default=_INTO / "atlas.parquet", help="atlas.parquet")
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="folder for the pages (default: that of the file)")
     arguments = parser.parse_args()
-    _write(store.read_atlas(arguments.file), arguments.into or arguments.file.parent)
+    _write(store.read_atlas(arguments.file), arguments.into or arguments.file.parent, options)
 
 
-def _rule() -> None:
+def _rule(_: Options) -> None:
     """Print the ranking of metrics that follows from an atlas."""
     from cfeval_cli.study.atlas import rule, store
     from cfeval_cli.study.atlas.summary import AtlasSummary
@@ -139,7 +139,11 @@ def _rule() -> None:
 
 
 def run_sweeps(
-    sweeps: Sequence[Mapping[str, str]], jobs: Sequence[AtlasRun], runs: Path, extra_overrides: Sequence[str]
+    sweeps: Sequence[Mapping[str, str]],
+    jobs: Sequence[AtlasRun],
+    runs: Path,
+    extra_overrides: Sequence[str],
+    options: Options,
 ) -> dict[str, str]:
     """Run all jobs, sweep by sweep, with progress lines; return the reasons of failed jobs by their place."""
     from cfeval_cli.cli import run
@@ -148,7 +152,7 @@ def run_sweeps(
     launcher, cores = _choose_launcher(extra_overrides)
     share = _compute_instance_share(extra_overrides)
     argv = sys.argv
-    with _report_progress(jobs, runs, share, cores):
+    with nullcontext() if options.quiet else _report_progress(jobs, runs, share, cores):
         for axes in sweeps:
             sys.argv = [
                 argv[0],
@@ -159,7 +163,7 @@ def run_sweeps(
                 *_build_sweep_overrides(runs),
             ]
             try:
-                run.main()
+                run.main(options)
             except (UserError, Failure):
                 _print_progress("some of these runs failed, see above; all others are complete")
             finally:
@@ -262,12 +266,8 @@ def _build_sweep_overrides(runs: Path) -> list[str]:
 @contextmanager
 def _report_progress(jobs: Sequence[AtlasRun], runs: Path, share: float, cores: int) -> Iterator[None]:
     """Print the expected duration and, from time to time, the progress."""
-    from cfeval_cli.cli import screen
     from cfeval_cli.study.atlas.runs import AtlasProgress, estimate_seconds, format_duration
 
-    if screen.is_quiet():
-        yield
-        return
     progress, is_over = AtlasProgress(jobs, runs, share, cores, time.perf_counter), threading.Event()
     expected = format_duration(estimate_seconds(jobs, share, cores))
     _print_progress(

@@ -1,4 +1,4 @@
-"""Callbacks of Hydra around runs and sweeps."""
+"""Callbacks of Hydra: a folder for each run, and the aggregation of a sweep."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from cfeval_cli.cli import screen
+from cfeval_cli.cli.screen import Options
 from cfeval_cli.core.files import make_new_folder, refuse_links
 from cfeval_cli.errors import UserError
 from cfeval_cli.settings.compose import quote
 
 
 class Gather(Callback):
-    """Give each run and sweep its own folder, and gather the runs of a sweep at its end."""
+    """Give each run and sweep its own folder, and register the jobs of a sweep, which `gather_sweep` aggregates."""
 
-    running: Gather | None = None  # the instance whose sweep is not gathered yet
+    sweep: Gather | None = None  # the instance whose sweep is not aggregated yet
 
     def __init__(self) -> None:
         self._folder = Path()
@@ -35,7 +35,7 @@ class Gather(Callback):
         claim_folder(config.hydra.run)
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Make a new folder and register the sweep: Hydra announces its end only if all jobs succeed."""
+        """Make a new folder for the sweep, and register the sweep."""
         _exit_if_linked(Path(config.hydra.sweep.dir))
         folder = claim_folder(config.hydra.sweep)
         if folder is not None:
@@ -43,7 +43,7 @@ class Gather(Callback):
                 config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quote(folder)}")
         self._folder = Path(config.hydra.sweep.dir).absolute()
         self._writes_page = config.get("report") is not False
-        Gather.running = self
+        Gather.sweep = self
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
         """Refuse a job outside the folder of its sweep, whatever `hydra.sweep.subdir` refers to."""
@@ -59,19 +59,12 @@ class Gather(Callback):
         failed = job_return.status == JobStatus.FAILED
         self._jobs[Path(config.hydra.runtime.output_dir)] = failed, list(config.hydra.overrides.task)
 
-    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Gather the runs; exit if that fails, because Hydra turns any other error into a warning."""
-        code = self.gather()
-        if code:
-            sys.exit(code)
-
-    def gather(self) -> int:
+    def gather(self, options: Options) -> int:
         """Aggregate the runs, print the result and return the exit code."""
         from cfeval_cli.cli.gather import print_gathered
         from cfeval_cli.cli.main import print_error
         from cfeval_cli.study.sweep.gather import gather
 
-        Gather.running = None
         if all(failed for failed, _ in self._jobs.values()) and not any(self._folder.rglob("run.json")):
             return 0  # there is nothing to gather, and each job has printed its error
         missing = {
@@ -80,11 +73,10 @@ class Gather(Callback):
             if failed and not (path / "run.json").exists()
         }
         try:
-            print_gathered(
-                gather(self._list_job_folders() or [self._folder], self._folder, missing, page=self._writes_page)
-            )
+            folders = self._list_job_folders() or [self._folder]
+            print_gathered(gather(folders, self._folder, missing, page=self._writes_page), options)
         except Exception as error:
-            if screen.get_options().traceback:
+            if options.traceback:
                 traceback.print_exc()
             print_error(error, job="the runs are intact, but could not be gathered:")
             return 1
@@ -123,7 +115,7 @@ def claim_folder(node: DictConfig) -> Path | None:
     return folder
 
 
-def gather_unfinished() -> None:
-    """Gather a sweep of which some jobs failed; the error that ended it decides the exit code."""
-    if Gather.running is not None:
-        Gather.running.gather()
+def gather_sweep(options: Options) -> int:
+    """Aggregate the sweep that has ended, if there is one, and return the exit code."""
+    sweep, Gather.sweep = Gather.sweep, None
+    return 0 if sweep is None else sweep.gather(options)

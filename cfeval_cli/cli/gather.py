@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cfeval_cli.cli.main import Parser
+from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
 
 if TYPE_CHECKING:
     from cfeval_cli.study.sweep.gather import SweepResults
@@ -15,7 +16,7 @@ of the explainers under the settings that differ between the runs. A sweep (cfev
 Use the command to repeat it, or for runs that were started one by one. Nothing is computed again."""
 
 
-def main() -> None:
+def main(options: Options = DEFAULT_OPTIONS) -> None:
     """Aggregate the runs in the named folders."""
     parser = Parser("cfeval gather", description=_HELP)
     parser.add_argument(
@@ -30,7 +31,7 @@ def main() -> None:
         "below the current folder)",
     )  # fmt: skip
     arguments = parser.parse_args()
-    print_gathered(gather_folders(arguments.folders, arguments.into))
+    print_gathered(gather_folders(arguments.folders, arguments.into), options)
 
 
 def gather_folders(folders: list[Path], into: Path | None) -> SweepResults:
@@ -41,12 +42,11 @@ def gather_folders(folders: list[Path], into: Path | None) -> SweepResults:
     return gather(folders, into or (folders[0] if is_one_sweep else Path("gathered")), page=True)
 
 
-def print_gathered(results: SweepResults) -> None:
+def print_gathered(results: SweepResults, options: Options) -> None:
     """Print the conclusion, the tables and the runs that were excluded."""
-    from cfeval_cli.cli import screen
     from cfeval_cli.study.words import write_count
 
     sweep, lines = results.sweep, [f"Gathered {write_count(len(results.sweep.runs), 'run')}: {results.folder}"]
     lines += [] if results.page is None else [f"Report: {results.page}"]
     lines += [f"Not gathered: {sweep.describe_excluded()}"] if sweep.excluded else []
-    screen.print_answer([f"Verdict: {results.conclusion.headline}."], results.brief, results.tables, lines)
+    print_answer([f"Verdict: {results.conclusion.headline}."], results.brief, results.tables, lines, options)

@@ -7,8 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from cfeval_cli.cli import screen
 from cfeval_cli.cli.own_configs import OWN_FOLDER
+from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, make_console
 from cfeval_cli.core import Loadable
 from cfeval_cli.core.files import make_folder, make_subfolder, refuse_linked_path, whole_file
 from cfeval_cli.dataset.config_text import describe_class_counts, format_config
@@ -26,6 +26,7 @@ def init_dataset(
     config_dir: str | None,
     data_dir: Path,
     force: bool,
+    options: Options = DEFAULT_OPTIONS,
 ) -> None:
     """Detect the columns of the file, write the config if it loads, and print what was detected."""
     path = Path(file).expanduser()
@@ -55,7 +56,7 @@ def init_dataset(
             partial.write_text(body + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror or error}).") from error
-    _print_guess(detected, rows)
+    _print_description(detected, rows, options)
     own = [] if config_dir is None else ["--config-dir", config_dir]
     command = shlex.join(["cfeval", "run", *own, f"dataset={name}", *([] if detected.text else ["model=estimator"])])
     sys.stdout.write(escape_controls(f"Written: {target}\nNext:    {command}", keep="\n") + "\n")
@@ -86,7 +87,7 @@ def _count_split_rows(body: str, data_dir: Path) -> tuple[int, int, int]:
     return len(dataset.train), len(dataset.validation), len(dataset.test)
 
 
-def _print_guess(detected: FileDescription, split_sizes: tuple[int, int, int]) -> None:
+def _print_description(detected: FileDescription, split_sizes: tuple[int, int, int], options: Options) -> None:
     """Print the detected columns, the splits and the problems of the data."""
     from rich.table import Table
     from rich.text import Text
@@ -102,8 +103,8 @@ def _print_guess(detected: FileDescription, split_sizes: tuple[int, int, int]) -
     rows += [(column.name or "(no name)", "left out", column.exclusion_reason) for column in detected.excluded]
     for row in rows:
         table.add_row(*(Text(escape_controls(cell)) for cell in row))
-    if not screen.is_quiet():
-        screen.make_console().print(table)
+    if not options.quiet:
+        make_console().print(table)
     train, validation, test = split_sizes
     lines = [f"Training, validation and test: {train:,}, {validation:,} and {test:,} rows (dataset.split)."]
     if detected.missing_markers:

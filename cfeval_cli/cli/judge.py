@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cfeval_cli.cli.main import Parser
+from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
 
 _HELP = "The regret of choosing an explainer by a metric, on models with known ground truth."
 _CHECK = """How much worse is the explainer that a metric prefers than the best one? For each judge, the reference
@@ -14,7 +15,7 @@ makes them: cfeval run --multirun experiment=judges dataset=adults,german,compas
 'seed=range(10)' k=1,3"""
 
 
-def main() -> None:
+def main(options: Options = DEFAULT_OPTIONS) -> None:
     """Parse the arguments and run the action."""
     parser = Parser("cfeval judge", description=_HELP)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -30,13 +31,12 @@ def main() -> None:
         help="folder for regret.parquet and regret.md (default: the current folder)",
     )
     arguments = parser.parse_args()
-    _print_regret(arguments.folders, arguments.into)
+    _print_regret(arguments.folders, arguments.into, options)
 
 
-def _print_regret(folders: list[Path], into: Path) -> None:
-    from cfeval_cli.cli import screen
+def _print_regret(folders: list[Path], into: Path, options: Options) -> None:
     from cfeval_cli.study.regret.check import compare_strategies
 
     comparison = compare_strategies(folders, into)
     notes = [comparison.scope, f"Written: {into.resolve()}: regret.parquet, regret.md"]
-    screen.print_answer([f"Verdict: {comparison.verdict}."], comparison.brief, comparison.tables, notes)
+    print_answer([f"Verdict: {comparison.verdict}."], comparison.brief, comparison.tables, notes, options)

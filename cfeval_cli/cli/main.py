@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import sys
-from itertools import pairwise
 from typing import NoReturn
 
 from cfeval_cli import __version__
@@ -25,13 +24,13 @@ from cfeval_cli.errors import (
 )
 
 COMMANDS = {
-    "run": "train, explain, search and score: one run, or a sweep with --multirun",
+    "run": "evaluate explainers and metrics on a model; a sweep with --multirun",
     "gather": "aggregate runs: means over seeds, stability of rankings",
     "report": "remake report.html of a run or a sweep from its folder",
-    "judge": "regret of each strategy to choose an explainer",
-    "atlas": "compare metrics over many data sets and models with known truth",
-    "paper": "audit the paper's printed figures and compare them with runs",
-    "data": "describe your data; list, fetch, verify, export; the cache",
+    "judge": "compare ways to choose an explainer, on models with ground truth",
+    "atlas": "compare metrics over many datasets and models with ground truth",
+    "paper": "check the paper's printed figures, and compare them with runs",
+    "data": "describe your data; list, download, verify, export; the cache",
 }
 
 _USAGE = """\
@@ -42,9 +41,12 @@ usage: cfeval COMMAND [ARGUMENTS]
 
 {commands}
 
+  --quiet    print the answer only
+  --full     print all tables
+
   cfeval run dataset=adults search=discrete
-  cfeval COMMAND --help shows more. --quiet prints the answer, --full all tables.
-  HYDRA_FULL_ERROR=1 shows the traceback of an error
+  cfeval COMMAND --help describes a command.
+  HYDRA_FULL_ERROR=1 shows the traceback of an error.
 """
 
 
@@ -73,12 +75,12 @@ def main() -> None:
     if problem := _find_problem(command, rest):
         sys.exit(print_error(UserError(problem)))
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    screen.set_options(screen.Options("--quiet" in rest, "--full" in rest, wants_traceback))
+    options = screen.Options("--quiet" in rest, "--full" in rest, wants_traceback)
     rest = [word for word in rest if word not in ("--quiet", "--full")]
-    sys.argv = [sys.argv[0], *move_overrides_last(rest)]  # Hydra and argparse read it
+    sys.argv = [sys.argv[0], *rest]  # Hydra and argparse read it
     _prepare_process()
     try:
-        importlib.import_module(f"cfeval_cli.cli.{command}").main()
+        importlib.import_module(f"cfeval_cli.cli.{command}").main(options)
         if command != "run" and screen.is_output_lost():  # the product of a run is its folder
             sys.exit(1)
     except KeyboardInterrupt as error:
@@ -132,19 +134,6 @@ def _raise_interrupt(*_: object) -> None:
 def get_interrupt_exit_code(error: KeyboardInterrupt) -> int:
     """Return the exit code that a shell would give: 128 plus the number of the signal."""
     return 143 if str(error) == "terminated" else 130
-
-
-def move_overrides_last(arguments: list[str]) -> list[str]:
-    """Move overrides behind all options, because Hydra's parser rejects an override between two options."""
-    options_with_value = (
-        "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into", "--resume",
-        "--csv", "--md", "--label", "--text", "--name", "--scale",
-    )  # fmt: skip
-    options, overrides = list[str](), list[str]()
-    for previous, word in pairwise(["", *arguments]):
-        is_override = ("=" in word and word[0] != "-") or word.startswith("~")
-        (overrides if is_override and previous not in options_with_value else options).append(word)
-    return [*options, *overrides]
 
 
 def print_error(error: Exception, kept: str = "", job: str = "") -> int:

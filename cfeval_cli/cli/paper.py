@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cfeval_cli.cli.main import Parser
+from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
 
 _HELP = "Audit the figures that the paper printed, and compare them with runs of cfeval."
 _AUDIT = """Recomputes the figures of the paper that follow from other figures (ranks, quotients, correlations, sums,
@@ -16,7 +17,7 @@ each truth, over the seeds of the runs. Reads stored runs only; `make paper` mak
 paper.tex and paper.html, paper.csv (every cell) and claims.csv (every verdict with its figures)."""
 
 
-def main() -> None:
+def main(options: Options = DEFAULT_OPTIONS) -> None:
     """Parse the arguments and run the action."""
     parser = Parser("cfeval paper", description=_HELP)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -42,22 +43,20 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.action == "audit":
-        _audit(arguments.csv, arguments.md)
+        _audit(arguments.csv, arguments.md, options)
     else:
-        _compare(arguments.folders, arguments.into, arguments.tables)
+        _compare(arguments.folders, arguments.into, arguments.tables, options)
 
 
-def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
-    from cfeval_cli.cli import screen
+def _compare(folders: list[Path], into: Path, tables: list[str], options: Options) -> None:
     from cfeval_cli.study.paper.compare import compare
 
     comparison = compare(folders, into, tables)
     written = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
-    screen.print_answer([f"Verdict: {comparison.answer}."], comparison.brief, comparison.tables, [written])
+    print_answer([f"Verdict: {comparison.answer}."], comparison.brief, comparison.tables, [written], options)
 
 
-def _audit(csv: Path | None, md: Path | None) -> None:
-    from cfeval_cli.cli import screen
+def _audit(csv: Path | None, md: Path | None, options: Options) -> None:
     from cfeval_cli.core.files import whole_file
     from cfeval_cli.study.paper.audit import audit_paper
 
@@ -66,5 +65,5 @@ def _audit(csv: Path | None, md: Path | None) -> None:
         if path is not None:
             with whole_file(path) as file:
                 file.write_text(text, encoding="utf-8")
-    lines = findings.write_lines() if screen.is_full() else []
-    screen.print_answer([f"Verdict: {findings.summary}.", *lines], findings.build_brief(), [], [])
+    lines = findings.write_lines() if options.full else []
+    print_answer([f"Verdict: {findings.summary}.", *lines], findings.build_brief(), [], [], options)

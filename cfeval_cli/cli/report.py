@@ -8,12 +8,13 @@ from pathlib import Path
 
 from cfeval_cli.cli.gather import gather_folders, print_gathered
 from cfeval_cli.cli.main import Parser
+from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
 
 _HELP = """Remake report.html and the figures from stored runs. Nothing is computed again. The report of one run is
 written to its folder. Several runs, or a sweep, get one report of their aggregated results."""
 
 
-def main() -> None:
+def main(options: Options = DEFAULT_OPTIONS) -> None:
     """Remake the report of the named folders."""
     parser = Parser("cfeval report", description=_HELP)
     parser.add_argument(
@@ -34,11 +35,11 @@ def main() -> None:
     if len(arguments.folders) == 1 and (first / "run.json").exists():
         if arguments.into is not None:
             parser.error("the report of one run is written to its own folder. Use --into with several runs")
-        _remake_report(first, arguments.figures)
+        _remake_report(first, arguments.figures, options)
     else:
         if arguments.figures is not None:
             parser.error("--figures applies to the report of one run only")
-        print_gathered(gather_folders(arguments.folders, arguments.into))
+        print_gathered(gather_folders(arguments.folders, arguments.into), options)
 
 
 def _parse_formats(text: str) -> list[str]:
@@ -51,9 +52,8 @@ def _parse_formats(text: str) -> list[str]:
     return formats
 
 
-def _remake_report(path: Path, formats: Sequence[str] | None) -> None:
+def _remake_report(path: Path, formats: Sequence[str] | None, options: Options) -> None:
     """Remake the report and figures of one run, by default in the formats of the run, and print the answer."""
-    from cfeval_cli.cli import screen
     from cfeval_cli.report.page import build
     from cfeval_cli.results.folder import replace_files
     from cfeval_cli.results.read import read_results
@@ -62,4 +62,4 @@ def _remake_report(path: Path, formats: Sequence[str] | None) -> None:
     report = build.Report(results)
     files = report.make_files(results.record.settings.figures if formats is None else formats)
     replace_files(path, results.record, files)
-    screen.print_answer(report.headlines, report.brief, report.tables, [f"Report: {path / build.PAGE_FILE}"])
+    print_answer(report.headlines, report.brief, report.tables, [f"Report: {path / build.PAGE_FILE}"], options)

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from cfeval_cli.cli import callbacks, screen, usage
 from cfeval_cli.cli.main import get_interrupt_exit_code, print_error
 from cfeval_cli.cli.own_configs import OWN_FOLDER, find_conf_folder, get_config_dir, has_clash, list_used_configs
 from cfeval_cli.cli.resume import QUIET, list_overrides_to_repeat, read_resume_arguments, sweep_task_overrides
+from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options
 from cfeval_cli.errors import Failure, UserError, escape_controls, refuse_exit
 
 if TYPE_CHECKING:
@@ -29,32 +31,45 @@ if TYPE_CHECKING:
 log = logging.getLogger("cfeval")
 
 
-def main() -> None:
+def main(options: Options = DEFAULT_OPTIONS) -> None:
     """Run one experiment, or the jobs of a sweep and then their aggregation."""
     topic = usage.find_help_topic(sys.argv[1:])
     if topic is not None:
         usage.print_help(topic)
         return
+    sys.argv[1:] = move_overrides_last(sys.argv[1:])
     is_resumed = any(word.partition("=")[0] == "--resume" for word in sys.argv[1:])
     if is_resumed and not _insert_arguments_of_folder():
         return
     conf_folder = find_conf_folder()
     if get_config_dir() is None and conf_folder is not None:
         sys.argv[1:1] = ["--config-dir", conf_folder]
-    if screen.is_quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
+    if options.quiet and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
         sys.argv.append(QUIET)
-    options = screen.get_options()
 
     def experiment(cfg: DictConfig) -> None:
-        screen.set_options(options)  # Hydra's launchers pickle this function for jobs in other processes
-        _run_experiment(cfg, is_resumed)
+        _run_experiment(cfg, is_resumed, options)
 
     run_hydra = hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")(experiment)
     try:
         run_hydra()
     except Exception:
-        callbacks.gather_unfinished()
+        callbacks.gather_sweep(options)  # of the jobs that succeeded
         raise
+    if code := callbacks.gather_sweep(options):
+        sys.exit(code)
+
+
+def move_overrides_last(arguments: Sequence[str]) -> list[str]:
+    """Move overrides behind all options, because Hydra's parser rejects an override between two options."""
+    options_with_value = (
+        "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--resume",
+    )  # fmt: skip
+    options, overrides = list[str](), list[str]()
+    for previous, word in pairwise(["", *arguments]):
+        is_override = ("=" in word and word[0] != "-") or word.startswith("~")
+        (overrides if is_override and previous not in options_with_value else options).append(word)
+    return [*options, *overrides]
 
 
 def _insert_arguments_of_folder() -> bool:
@@ -77,7 +92,7 @@ def _split_resume(word: str) -> list[str]:
     return word.split("=", 1) if word.startswith("--resume=") else [word]
 
 
-def _run_experiment(cfg: DictConfig, is_resumed: bool) -> None:
+def _run_experiment(cfg: DictConfig, is_resumed: bool, options: Options) -> None:
     """Run the config and write the results to the folder that Hydra made."""
     from cfeval_cli.results.folder import RunFolder
 
@@ -87,7 +102,7 @@ def _run_experiment(cfg: DictConfig, is_resumed: bool) -> None:
     folder = RunFolder(path, ["cfeval", "run", *words], list(config.overrides.task), is_resumed=is_resumed)
     try:
         with folder.open():
-            output = _compute(cfg, folder)
+            output = _compute(cfg, folder, options)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
         sys.stderr.write(escape_controls(f"cfeval: stopped. {_close(folder, 'stopped', cfg)}") + "\n")
@@ -95,7 +110,7 @@ def _run_experiment(cfg: DictConfig, is_resumed: bool) -> None:
     except Exception as error:
         log.error("failed", exc_info=True)
         kept = _close(folder, "failed", cfg)
-        if screen.get_options().traceback:
+        if options.traceback:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             # The other jobs go on, and the exit code reports the failure at the end.
@@ -103,7 +118,7 @@ def _run_experiment(cfg: DictConfig, is_resumed: bool) -> None:
             raise (UserError if code == 2 else Failure)("not all jobs of the sweep succeeded, see above") from error
         sys.exit(print_error(error, kept))
     # The folder is complete: a failure to print does not change it.
-    _print_output(folder, output)
+    _print_output(folder, output, options)
     if failures := folder.find_failed_explainers():
         _exit_with_failures(failures)
 
@@ -125,7 +140,7 @@ class _Output:
     answer: tuple[Sequence[str], Table, Sequence[Table]] | None = None
 
 
-def _compute(cfg: DictConfig, folder: RunFolder) -> _Output:
+def _compute(cfg: DictConfig, folder: RunFolder, options: Options) -> _Output:
     """Compute and write all results, and mark the run as complete."""
     from cfeval_cli.api.experiment import run_experiment
     from cfeval_cli.pipeline.progress_display import display_progress
@@ -134,14 +149,14 @@ def _compute(cfg: DictConfig, folder: RunFolder) -> _Output:
     own_configs = _list_own_configs()
     with refuse_exit():
         plan = build_plan(cfg)
-    if own_configs and not screen.is_quiet():
+    if own_configs and not options.quiet:
         sys.stderr.write(escape_controls(f"Your configs: {', '.join(own_configs)}") + "\n")
-    with display_progress(screen.is_quiet()) as progress:
+    with display_progress(options.quiet) as progress:
         report = run_experiment(plan, folder, progress)
     return _Output(is_new=report is not None, answer=None if report is None else _build_answer(report))
 
 
-def _print_output(folder: RunFolder, output: _Output) -> None:
+def _print_output(folder: RunFolder, output: _Output, options: Options) -> None:
     """Print the answer and the names of the files; for a job of a sweep the names only."""
     results = f"{'' if output.is_new else 'computed before, with the same inputs. '}Results: {folder.path}"
     training = ["Contains training data (training.parquet). training=0 leaves it out."] if folder.has_training else []
@@ -151,10 +166,10 @@ def _print_output(folder: RunFolder, output: _Output) -> None:
             screen.print_line(screen.make_console(), line)
         return
     if output.answer is not None:
-        screen.print_answer(*output.answer, [])
+        screen.print_answer(*output.answer, [], options)
     page = folder.path / "report.html"
     lines = [f"Report:  {page}"] if page.exists() else []
-    screen.print_tables([], "\n".join([*lines, results, *training]))
+    screen.print_tables([], "\n".join([*lines, results, *training]), options)
 
 
 def _list_own_configs() -> list[str]:

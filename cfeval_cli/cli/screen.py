@@ -80,28 +80,7 @@ class Options:
     traceback: bool = False  # HYDRA_FULL_ERROR=1: the traceback of an error
 
 
-_options = Options()
-
-
-def set_options(options: Options) -> None:
-    """Set the options of this process."""
-    global _options
-    _options = options
-
-
-def get_options() -> Options:
-    """Return the options of this process."""
-    return _options
-
-
-def is_quiet() -> bool:
-    """Return whether only results and errors are printed (--quiet)."""
-    return _options.quiet
-
-
-def is_full() -> bool:
-    """Return whether all tables are printed (--full)."""
-    return _options.full
+DEFAULT_OPTIONS = Options()
 
 
 def make_console() -> Console:
@@ -117,34 +96,40 @@ def _get_columns() -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def print_tables(tables: Iterable[Table], closing: str) -> None:
+def print_tables(tables: Iterable[Table], closing: str, options: Options = DEFAULT_OPTIONS) -> None:
     """Print tables and closing lines; detail tables only with --full, no table with --quiet."""
     from cfeval_cli.report.render.terminal import render_terminal
 
     console = make_console()
-    if not is_quiet():
+    if not options.quiet:
         for table in tables:
-            if is_full() or not table.detail:
+            if options.full or not table.detail:
                 console.print()
                 console.print(render_terminal(table, console.width))
     if closing:
-        if not is_quiet():
+        if not options.quiet:
             console.print()
         console.print(escape_controls(closing, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
-def print_answer(answer: Sequence[str], brief: Table, tables: Iterable[Table], closing: Sequence[str]) -> None:
+def print_answer(
+    answer: Sequence[str],
+    brief: Table,
+    tables: Iterable[Table],
+    closing: Sequence[str],
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
     """Print the answer, then the brief table (with --full all tables), then closing lines such as file names."""
     from cfeval_cli.report.render.narrow import render_narrow
 
     console = make_console()
     for sentence in answer:
         print_line(console, sentence)
-    if not is_quiet() and not is_full():
+    if not options.quiet and not options.full:
         console.print()
         for text in render_narrow(brief, console.width):
             console.print(text, soft_wrap=True)
-    print_tables(tables if is_full() else [], "\n".join(closing))
+    print_tables(tables if options.full else [], "\n".join(closing), options)
 
 
 def print_line(console: Console, sentence: str) -> None:

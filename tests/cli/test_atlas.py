@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from cfeval_cli.cli import atlas, run
+from cfeval_cli.cli.screen import Options
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.study.atlas import store
 from cfeval_cli.study.atlas.runs import AtlasRun
@@ -30,7 +31,7 @@ def runs(monkeypatch):
     """Sweeps are remembered and not made."""
     made = []
 
-    def main():
+    def main(options):
         made.append(sys.argv[1:])
 
     monkeypatch.setattr(run, "main", main)
@@ -99,7 +100,7 @@ def test_what_there_is_not_is_refused_before_anything_runs(monkeypatch, runs, tm
 
 
 def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(monkeypatch, tmp_path, judged, capsys):
-    def main():
+    def main(options):
         raise Failure("not all jobs of the sweep succeeded, see above")
 
     monkeypatch.setattr(run, "main", main)
@@ -107,9 +108,9 @@ def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(mo
     place = tmp_path / "runs" / jobs[0].folder
     place.parent.mkdir(parents=True)
     shutil.copytree(judged[0], place)
-    lost = atlas.run_sweeps([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [])
+    lost = atlas.run_sweeps([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [], Options())
     assert list(lost) == ["toy/atlas_tree/0-3"]
-    atlas.gather_jobs(jobs, tmp_path, lost)
+    atlas.gather_jobs(jobs, tmp_path, lost, Options())
     stored = store.read_atlas(tmp_path / "atlas.parquet")
     assert stored.n_runs == 1 and stored.excluded == ["toy/atlas_tree/0-3: it failed before anything was computed"]
     assert "Excluded runs: 1" in capsys.readouterr().out
@@ -119,7 +120,7 @@ def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(mo
 
 def test_runs_are_added(monkeypatch, tmp_path, judged, capsys):
     # tables and page are written above
-    monkeypatch.setattr(atlas, "_write", lambda made, into: store.write_atlas(made, into / store.ATLAS_FILE))
+    monkeypatch.setattr(atlas, "_write", lambda made, into, _: store.write_atlas(made, into / store.ATLAS_FILE))
     store.write_atlas(store.collect_runs(judged[:1]), tmp_path / "atlas.parquet")
     called(monkeypatch, "add", judged[1], "--into", tmp_path)
     assert "Added" in capsys.readouterr().out and store.read_atlas(tmp_path / "atlas.parquet").n_runs == 2

@@ -209,9 +209,6 @@ def test_strange_names_and_classes_are_written_so_that_they_are_read(data, tmp_p
         (["init", "loans.csv", "--label", "default", "--name", "../x"], r"--name \.\./x: use letters"),
         (["init", "only.csv", "--label", "default"], "no column that could be a feature"),
         (["init", "few.csv", "--label", "default"], "too few for a split"),
-        (["list", "--label", "y"], "--label applies to init only"),
-        (["list", "--force"], "--force applies to init and export only"),
-        (["export", "--clear"], "--clear applies to cache only"),
     ],
 )
 def test_mistakes_are_one_message_and_nothing_is_written(data, tmp_path, words, message):
@@ -305,7 +302,7 @@ def test_every_setting_of_texts_can_be_overridden_without_a_plus(data, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("action", "own", "others"),
+    ("action", "arguments", "others"),
     [
         ("init", ["--label COLUMN", "--text", "--name", "--force", "FILE"], ["--clear", "--into"]),
         ("export", ["--into FILE", "--force"], ["--label", "--clear"]),
@@ -315,19 +312,23 @@ def test_every_setting_of_texts_can_be_overridden_without_a_plus(data, tmp_path)
         ("verify", ["exit code is 1"], ["--label", "--into", "--force", "--clear"]),
     ],
 )
-def test_every_action_has_its_own_help(data, capsys, action, own, others):
-    for words in ((action, "--help"), (action, "-h"), ("--help", action)):
-        data(*words)
-        output = capsys.readouterr().out
-        assert output.startswith(f"usage: cfeval data {action} ")
-        assert all(word in output for word in own) and not any(word in output for word in others)
+def test_each_action_has_its_own_help_and_refuses_arguments_of_others(data, capsys, action, arguments, others):
+    with pytest.raises(SystemExit):
+        data(action, "--help")
+    output = " ".join(capsys.readouterr().out.split())
+    assert output.startswith(f"usage: cfeval data {action} ")
+    assert all(word in output for word in arguments) and not any(word in output for word in others)
+    with pytest.raises(SystemExit) as caught:
+        data(action, others[0])
+    assert caught.value.code == 2 and f"unrecognized arguments: {others[0]}" in capsys.readouterr().err
 
 
 def test_the_general_help_names_every_action(data, capsys):
     with pytest.raises(SystemExit):
         data("--help")
-    output = " ".join(capsys.readouterr().out.split())
-    assert (
-        "init FILE --label COLUMN; export KEY=VALUE ... --into FILE;" in output
-        and "--label COLUMN the column to predict" in output
-    )
+    output = capsys.readouterr().out
+    assert "  init     Describe your table or texts" in output and "  cache    Show or remove the results" in output
+    assert max(map(len, output.splitlines())) <= 80
+    with pytest.raises(SystemExit) as caught:
+        data("lst")
+    assert caught.value.code == 2 and "invalid choice: 'lst'" in capsys.readouterr().err

@@ -18,8 +18,9 @@ from hydra.errors import HydraException
 
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli import main as cli
-from cfeval_cli.cli.main import move_overrides_last, print_error
+from cfeval_cli.cli.main import print_error
 from cfeval_cli.cli.own_configs import get_config_dir
+from cfeval_cli.cli.run import move_overrides_last
 from cfeval_cli.errors import UserError, describe_encoding_problem
 from cfeval_cli.settings import compose
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving, start
@@ -271,7 +272,7 @@ def test_the_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
     told = capsys.readouterr().out
     assert "removed" in told and ": 0 entries" in told
     for words, message in (
-        (["list", "--clear"], "cache only"), (["cache", "toy"], "takes no names"),
+        (["cache", "toy"], "takes no names"),
         (["cache", "cache=off"], "cache=off stores nothing"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=message):
@@ -367,7 +368,7 @@ def test_data_list_fetch_and_verify(toy, tmp_path, data, capsys):
     listed = capsys.readouterr().out
     assert "adult.data" in listed and "missing" in listed and "mglearn==0.2.0" in listed
     assert max(map(len, listed.splitlines()[1:])) <= 80  # with all names whole
-    for words, message in ((["adlts"], "there is no dataset adlts"), ([], "name the data sets to fetch")):
+    for words, message in ((["adlts"], "there is no dataset adlts"), ([], "name the datasets to fetch")):
         with pytest.raises(UserError, match=message):
             data("fetch", *words, here)
     data("verify", here)

@@ -29,14 +29,12 @@ def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted
     assert lines[0].startswith("Verdict: word") and max(map(len, lines)) <= 80
     assert {word for line in lines[:3] for word in line.split()} == {"Verdict:", "word", "end."}
     assert "A brief title" in lines and "A title" not in lines and lines[-2:] == ["Report: there", "Results: here"]
-    monkeypatch.setattr(screen, "_options", screen.Options(full=True))
-    detail = replace(TABLE, title="Another", detail=True)
-    screen.print_answer(["Verdict: x."], rows, [TABLE, detail], ["Results: here"])
+    detail, full = replace(TABLE, title="Another", detail=True), screen.Options(full=True)
+    screen.print_answer(["Verdict: x."], rows, [TABLE, detail], ["Results: here"], full)
     text = capsys.readouterr().out
     assert text.startswith("Verdict: x.\n") and "A title" in text and "Another" in text and "brief" not in text
-    screen.print_tables([detail], "here")
+    screen.print_tables([detail], "here", full)
     assert "Another" in capsys.readouterr().out
-    monkeypatch.setattr(screen, "_options", screen.Options())
     screen.print_tables([detail], "here")
     assert "Another" not in capsys.readouterr().out
     monkeypatch.delenv("COLUMNS")  # for a file or another program: a line for each sentence
@@ -45,10 +43,8 @@ def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted
 
 
 def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path):
-    monkeypatch.setattr(screen, "_options", screen.Options(quiet=True))
-    screen.print_tables([TABLE], "Results: here")
+    screen.print_tables([TABLE], "Results: here", screen.Options(quiet=True))
     assert capsys.readouterr().out == "Results: here\n"
-    monkeypatch.setattr(screen, "_options", screen.Options())
     few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]"]  # fmt: skip
     done = toy.run("--quiet", *few, "hydra.run.dir=run", cwd=tmp_path)
     result, results, training = done.stdout.splitlines()

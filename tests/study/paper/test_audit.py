@@ -123,11 +123,7 @@ def test_command_prints_and_writes_all_findings(tmp_path, result, monkeypatch, c
     monkeypatch.setenv("COLUMNS", "80")
     words = ["audit", "--csv", str(tmp_path / "a=b.csv"), "--md", str(tmp_path / "a.md")]
     monkeypatch.setattr("sys.argv", ["cfeval", *words])
-    screen.set_options(screen.Options(full=True))
-    try:
-        paper.main()
-    finally:
-        screen.set_options(screen.Options())
+    paper.main(screen.Options(full=True))
     output = capsys.readouterr().out
     assert output.startswith(f"Verdict: {result.summary}.")
     lines = output.splitlines()

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from cfeval_cli.cli.callbacks import Gather
+from cfeval_cli.cli.callbacks import Gather, gather_sweep
 from cfeval_cli.cli.gather import main
-from cfeval_cli.cli.main import move_overrides_last
+from cfeval_cli.cli.screen import Options
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
 from cfeval_cli.report.render.narrow import render_narrow
@@ -481,7 +481,7 @@ def test_output_folder_is_that_of_the_sweep_or_into(tmp_path, monkeypatch, capsy
         "k=1": ["--into", "k=1", "sweep/0"],  # no setting, though it looks like one
     }
     for into, arguments in ways.items():
-        monkeypatch.setattr("sys.argv", ["cfeval", *move_overrides_last(arguments)])
+        monkeypatch.setattr("sys.argv", ["cfeval", *arguments])
         main()
         assert f": {tmp_path / into}\n" in capsys.readouterr().out
         assert set(FILES) <= {path.name for path in (tmp_path / into).iterdir()}
@@ -547,13 +547,13 @@ def test_runs_with_other_component_are_compared_by_ranking(toy, made, tmp_path):
 
 
 def sweep_with(folder, jobs):
-    """The callback of a sweep as Hydra calls it, with `jobs` {folder: how it ended}."""
+    """Aggregate a sweep whose `jobs` {folder: status} have ended, and return the exit code."""
     config, callback = OmegaConf.create({"hydra": {"sweep": {"dir": str(folder)}}}), Gather()
     callback.on_multirun_start(config)
     for name, status in jobs.items():
         job = {"runtime": {"output_dir": str(folder / name)}, "overrides": {"task": ["k=9"]}}
         callback.on_job_end(OmegaConf.create({"hydra": job}), JobReturn(status=status))
-    callback.on_multirun_end(config)
+    return gather_sweep(Options())
 
 
 def test_failure_of_gathering_leaves_runs_intact_and_sets_exit_code(tmp_path, capsys):
@@ -564,9 +564,7 @@ def test_failure_of_gathering_leaves_runs_intact_and_sets_exit_code(tmp_path, ca
     (tmp_path / "1" / "run.json").write_text("{")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "run.json").write_text("{")  # of another sweep: not looked at
-    with pytest.raises(SystemExit) as caught:
-        sweep_with(tmp_path, {"0": JobStatus.COMPLETED, "1": JobStatus.COMPLETED})
-    assert caught.value.code == 1
+    assert sweep_with(tmp_path, {"0": JobStatus.COMPLETED, "1": JobStatus.COMPLETED}) == 1
     told = capsys.readouterr().err
     assert told.startswith("cfeval: the runs are intact, but could not be gathered: ") and told.count("\n") == 1
     assert str(tmp_path / "1") in told and str(tmp_path / "old") not in told and not (tmp_path / "sweep.csv").exists()
