@@ -1,7 +1,7 @@
-"""A model is what it can answer.
+"""Models and their abilities.
 
-Classes or probabilities are enough: a class with `predict` or `predict_proba` is a black box. Every further ability is
-a base class, which a model derives from to declare it: a method that merely has the right name grants nothing.
+A class with `predict` or `predict_proba` is a black box. A model declares every further ability by deriving from its
+base class; a method of the same name alone declares nothing.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from cfeval_cli.core.data import Bools, Codes, Dataset, Floats, Ints
 if TYPE_CHECKING:
     import torch
 
-# From (rows, vectors (n, k, d)) to P(1|x) with those rows' features moved there, and its gradient.
+# From (rows, vectors (n, k, d)) to P(1|x) and its gradient; vectors replace the embeddings of k features per row.
 GradientFunction = Callable[[Ints, Floats], tuple[Floats, Floats]]
 
 
-# What can be changed in a model without changing a prediction: the constant that each feature's effects share with the
-# bias, the part of the embeddings that no weight looks at, and the scale of the embeddings against that of the weights.
+# Changes of parameters that keep all predictions: a constant moved between the effects of a feature and the bias, the
+# part of the embeddings that is orthogonal to the weights, and the scale of embeddings relative to the weights.
 ParameterChange = Literal["constant", "orthogonal", "scale"]
 
 
 class InspectionDepth(IntEnum):
-    """How deep a component looked into a model, which says what a reparametrisation can move in its results."""
+    """What a component used of a model, which determines the reparametrisations that can change its results."""
 
-    PREDICTIONS = 0  # of whole inputs: nothing
-    EFFECTS = 1  # of single values, or inputs with features deleted: what moves the constant
-    EMBEDDINGS = 2  # anything
+    PREDICTIONS = 0  # of whole inputs: no reparametrisation changes these
+    EFFECTS = 1  # of single values, or predictions without features: 'constant' changes these
+    EMBEDDINGS = 2  # every reparametrisation can change these
 
 
 class Access(IntEnum):
-    """How much of a model a component is permitted to ask; each level includes those below."""
+    """What a component may use of a model; each level includes those below."""
 
     NOTHING = 0
     LABEL = 1
@@ -49,183 +49,187 @@ class Access(IntEnum):
 
 @runtime_checkable
 class Classifier(Protocol):
-    """Tells the class of an input: all that a black box needs."""
+    """Predicts classes, which is all that a black box needs."""
 
     def predict(self, codes: Codes) -> Ints:
-        """Classes (n,) of (n, M) codes, as numbers of the dataset's classes."""
+        """Return the classes (n,) of codes (n, M), as indices of the dataset's classes."""
         ...
 
 
 @runtime_checkable
 class Probabilistic(Protocol):
-    """Tells how likely each class is; the class that it predicts is the likeliest, the first of equal ones."""
+    """Predicts class probabilities; the predicted class is the most probable one, the first of equal ones."""
 
     def predict_proba(self, codes: Codes) -> Floats:
-        """Probabilities (n, C) of (n, M) codes, in the order of the dataset's classes."""
+        """Return the probabilities (n, C) of codes (n, M), in the order of the dataset's classes."""
         ...
 
 
 class BinaryModel(ABC):
-    """Two classes and one number; the prediction is 1 exactly where that is over 0.5."""
+    """A model of two classes that computes P(1|x) alone; it predicts class 1 if that exceeds 0.5."""
 
     @abstractmethod
     def predict_positive(self, codes: Codes) -> Floats:
-        """P(1|x) of (n, M) codes."""
+        """Return P(1|x) (n,) of codes (n, M)."""
 
 
 class SupportsEdits(BinaryModel):
-    """Evaluates edits without making every row."""
+    """Evaluates edits without constructing every edited row."""
 
     @abstractmethod
     def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
-        """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k).
+        """Return P(1|x) (m,) of edits, of which each sets the features (n, k) of row `rows[i]` to values[i].
 
-        `rows` may be (1,) if all edits are of one row; where no feature is named, the value is ABSENT.
+        `rows` may have the shape (1,) if all edits belong to one row. Where a feature is NO_FEATURE, the value is
+        ABSENT.
         """
 
 
 class HasEmbeddings(ABC):
-    """Gives each value a vector; an absent feature is zero."""
+    """Represents each value by a vector, and absent features by zero."""
 
     @abstractmethod
     def embed_values(self, feature: int, codes: Codes) -> Floats:
-        """Embeddings (n, d) of values of one feature."""
+        """Return the embeddings (n, d) of values of one feature."""
 
 
 class SupportsBatchedEmbedding(HasEmbeddings):
-    """Finds the vectors of many features at once."""
+    """Embeds values of several features in one call."""
 
     @abstractmethod
     def embed_features(self, features: Ints, codes: Codes) -> Floats:
-        """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+        """Return the embeddings (n, d) of values (n,), each of its own feature (n,)."""
 
 
 class HasGradient(HasEmbeddings):
-    """Can be asked about embeddings that are no value's."""
+    """Evaluates any embeddings, differentiably."""
 
     @abstractmethod
     def predict_proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Probabilities (n, C) of embeddings (n, M, d), differentiable."""
+        """Return the probabilities (n, C) of embeddings (n, M, d), differentiable."""
 
 
 class HasLogits(HasGradient):
-    """Tells what its probabilities are made of, exactly where those round to 0 or 1."""
+    """Computes logits, which are exact where probabilities round to 0 or 1."""
 
     @abstractmethod
     def compute_logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Logits (n, C) of embeddings (n, M, d), differentiable, whose softmax is the probabilities."""
+        """Return the logits (n, C) of embeddings (n, M, d), differentiable; their softmax is the probabilities."""
 
 
 class HasAnalyticGradient(BinaryModel, HasEmbeddings):
-    """Knows its gradient without automatic differentiation."""
+    """Computes its gradient without automatic differentiation."""
 
     @abstractmethod
     def make_gradient_function(self, codes: Codes, features: Ints) -> GradientFunction:
-        """P(1|x) and its gradient where some features' embeddings are moved."""
+        """Return a function of P(1|x) and its gradient in the embeddings of some features."""
 
 
 class HasLinearLogit(HasEmbeddings):
-    """Two classes, the logit linear in the embeddings."""
+    """A model of two classes whose logit is linear in the embeddings."""
 
     @abstractmethod
     def compute_logits(self, codes: Codes) -> Floats:
-        """log P(1|x) - log P(0|x)."""
+        """Return log P(1|x) - log P(0|x)."""
 
     @abstractmethod
     def get_slopes(self) -> Floats:
-        """∂ logit / ∂ embedding (M, d)."""
+        """Return ∂ logit / ∂ embedding (M, d)."""
 
 
 class HasAdditiveEffects(ABC):
-    """A judge whose logit of a class, against the others, is a sum of one effect for each feature."""
+    """A model whose logit of each class against the others is the sum of one effect per feature."""
 
     @abstractmethod
-    def compute_effects(self, codes: Codes, of: Ints) -> Floats:
-        """Effects (n, M) of the values on the logit of each row's class `of` (n,)."""
+    def compute_effects(self, codes: Codes, classes: Ints) -> Floats:
+        """Return the effects (n, M) of the values on the logit of one class (n,) for each row."""
 
     @abstractmethod
-    def compute_value_effects(self, feature: int, of: int) -> Floats:
-        """Effects of every value of one feature on the logit of one class."""
+    def compute_value_effects(self, feature: int, target: int) -> Floats:
+        """Return the effects (V,) of all values of a feature on the logit of a class."""
 
     @abstractmethod
     def compute_mean_effects(self) -> Floats:
-        """Mean effect (C, M) of each feature on each class over the training set."""
+        """Return the mean effects (C, M) of the features on each class over the training set."""
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """A decision tree, written as its leaves: an input falls into exactly one of them."""
+    """A decision tree as its leaves; every input belongs to exactly one of them."""
 
-    boxes: tuple[Bools, ...]  # for each feature, which of its values (L, V) a leaf takes
+    boxes: tuple[Bools, ...]  # for each feature, whether a leaf accepts each value (L, V)
     probabilities: Floats  # (L, C)
 
     def accepts(self, feature: int, codes: Codes) -> Bools:
-        """Whether each leaf takes each of some values (n,) of a feature: (n, L)."""
+        """Return whether each leaf accepts the values (n,) of a feature: (n, L)."""
         return self.boxes[feature].T[codes]
 
 
 class HasLeaves(ABC):
-    """A judge that is one decision tree."""
+    """A model that is one decision tree."""
 
     @abstractmethod
     def get_leaves(self) -> Leaves:
-        """All that it says, leaf by leaf."""
+        """Return the leaves of the tree."""
 
 
 class HasReadFeatures(ABC):
-    """Knows which features it looks at."""
+    """Knows the features that its predictions depend on."""
 
     @abstractmethod
     def get_used_features(self) -> Bools:
-        """Whether each feature (M,) is read; no prediction depends on one that is not."""
+        """Return whether predictions may depend on each feature (M,)."""
 
 
 class HasEncodedEstimator(ABC):
-    """An object of some library behind an encoder: a package that knows the library can look into it."""
+    """An estimator of another library with an encoder, for packages that read such estimators."""
 
     @abstractmethod
     def get_estimator(self) -> object:
-        """The object itself."""
+        """Return the estimator."""
 
     @abstractmethod
     def encode(self, codes: Codes) -> Floats:
-        """What it is given (n, W) for (n, M) codes."""
+        """Return the estimator's input (n, W) for codes (n, M)."""
 
     @abstractmethod
     def get_column_features(self) -> Ints:
-        """The feature (W,) that each column belongs to."""
+        """Return the feature (W,) of each column of the estimator's input."""
 
     @abstractmethod
     def get_estimator_classes(self) -> Ints:
-        """The classes that it tells probabilities of, in its own order."""
+        """Return the classes of the estimator, in the order of its probabilities."""
 
 
 class Reparametrisable(HasLinearLogit):
-    """Can be written in other parameters that give every input the same prediction."""
+    """Has other parameters with the same predictions for every input."""
 
     @abstractmethod
     def list_changes(self, *, padded: bool) -> tuple[ParameterChange, ...]:
-        """What can be changed; rows are `padded` if they may end early."""
+        """Return the possible changes; with `padded`, rows may have absent features at the end."""
 
     @abstractmethod
     def reparametrise(self, dataset: Dataset, changes: Collection[ParameterChange], rng: np.random.Generator) -> Model:
-        """The same predictions from other parameters; a change is drawn alike whichever others are made with it."""
+        """Return a model with other parameters and the same predictions.
+
+        A change is drawn independently of the other changes that are applied with it.
+        """
 
 
 class HasArrays(ABC):
-    """Says all of itself in plain arrays."""
+    """Is described completely by arrays."""
 
     @abstractmethod
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """What is written to model.npz."""
+        """Return the arrays for model.npz."""
 
 
 class Fingerprinted(ABC):
-    """Says what its results depend on besides settings and code: a file, a service, weights."""
+    """Declares what its results depend on besides settings and code, such as files, services or weights."""
 
     @abstractmethod
     def fingerprint(self) -> str | None:
-        """The same exactly if the results are; None if that cannot be known."""
+        """Return a text that is equal exactly if the results are; None if that is unknown."""
 
 
 Model = Classifier | Probabilistic | BinaryModel
@@ -233,50 +237,50 @@ Model = Classifier | Probabilistic | BinaryModel
 
 @runtime_checkable
 class Trainable(Protocol):
-    """A model's settings, before training; what `fit` is annotated to return says what the model can answer."""
+    """The settings of a model; the return annotation of `fit` declares the abilities of the trained model."""
 
     @abstractmethod
     def fit(self, dataset: Dataset, seed: int) -> Model:
-        """Train on the training part."""
+        """Return a model trained on the training split."""
 
 
 class DeclaresOutputType(Trainable):
-    """Settings on which it depends what the trained model can answer."""
+    """Settings that determine the abilities of the trained model."""
 
     @abstractmethod
     def output_type(self, dataset: Dataset) -> type:
-        """The class of the trained model, before anything is trained."""
+        """Return the class of the trained model, before training."""
 
 
 class SupportsFeatureSubset(Trainable):
-    """Settings of a model that can be trained without some of the features."""
+    """Settings of a model that can be trained on a subset of the features."""
 
     @property
     @abstractmethod
     def blind(self) -> Sequence[str] | float:
-        """The names of those features, or the share of all that is drawn."""
+        """The names of the hidden features, or the share of features to hide at random."""
 
 
 class DistilledModel(Trainable):
-    """Settings of a model that learns the predictions of another, which is trained first."""
+    """Settings of a model that is trained on the predictions of another model."""
 
-    student: Trainable  # who learns
-    teacher: Trainable  # whose predictions are learned
+    student: Trainable  # trained on the predictions of the teacher
+    teacher: Trainable  # trained first, on the labels
 
 
 class Restorable(Trainable):
-    """Makes a trained model from what it said of itself."""
+    """Restores a trained model from its arrays."""
 
     @abstractmethod
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Model:
-        """The model that was trained before; ValueError if the arrays are not one's."""
+        """Return the trained model; raise a ValueError if the arrays are invalid."""
 
 
 class BlackBox:
-    """What a model is taken for that does not say what it is."""
+    """The assumed class of models that declare no abilities."""
 
     def predict_proba(self, codes: Codes) -> Floats:
-        """Nobody asks this class."""
+        """Raise an error: the class only marks an ability."""
         raise TypeError("a black box is a kind of model, not a model")
 
 
@@ -292,7 +296,7 @@ DESCRIPTIONS: dict[Any, str] = {
     HasReadFeatures: "the list of the features that it reads",
     HasAdditiveEffects: "a logit that is a sum of effects, one for each feature",
 }
-_ASKED: dict[Access, type] = {
+_REQUIRED_ABILITIES: dict[Access, type] = {
     Access.PROBABILITY: Probabilistic, Access.GRADIENT: HasGradient, Access.WHITE_BOX: HasAdditiveEffects,
 }  # fmt: skip
 
@@ -311,21 +315,21 @@ class CircularRelation:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What is to be explained, as far as it is known before anything is trained."""
+    """The dataset and the abilities of the model, as known before training."""
 
     dataset: Dataset
     kind: type  # of the trained model
-    blind: bool = False  # whether it is trained without some of the features
+    blind: bool = False  # whether it is trained on a subset of the features
 
     @staticmethod
     def from_settings(dataset: Dataset, model: Trainable) -> ModelSpec:
-        """What the model's settings say of it: by `foresee`, the annotation of `fit`, or because they are the model."""
+        """Return the specification by `output_type`, by the annotation of `fit`, or of settings that are a model."""
         blind = isinstance(model, SupportsFeatureSubset) and bool(model.blind)
         if isinstance(model, DeclaresOutputType):
             return ModelSpec(dataset, model.output_type(dataset), blind)
         try:
             kind = get_type_hints(type(model).fit).get("return")
-        except (NameError, TypeError, AttributeError):  # an annotation that only a type checker can follow
+        except (NameError, TypeError, AttributeError):  # annotations that only a type checker resolves
             kind = None
         if not isinstance(kind, type) or not (issubclass(kind, Classifier) or issubclass(kind, Probabilistic)):
             kind = type(model) if isinstance(model, Classifier | Probabilistic) else BlackBox
@@ -333,17 +337,17 @@ class ModelSpec:
 
     @staticmethod
     def from_model(dataset: Dataset, model: Model) -> ModelSpec:
-        """The same of a model that is there."""
+        """Return the specification of a trained model."""
         return ModelSpec(
             dataset, type(model), isinstance(model, HasReadFeatures) and not model.get_used_features().all()
         )
 
     def supports(self, ability: type) -> bool:
-        """Whether the model will have an ability, which is one of the protocols of this module."""
+        """Return whether the model will have an ability, which is a class of this module."""
         return issubclass(self.kind, ability)
 
     def missing_ability_reason(self, *abilities: type) -> str | None:
-        """Why something that needs these abilities cannot be done; None if it can."""
+        """Return the reason why something that needs these abilities is not applicable; None if it is."""
         missing = next((ability for ability in abilities if not self.supports(ability)), None)
         if missing is None:
             return None
@@ -354,8 +358,8 @@ class ModelSpec:
         return f"needs {DESCRIPTIONS[missing]}, which this model ({self.name}) does not give"
 
     def missing_access_reason(self, access: Access) -> str | None:
-        """Why a component that asks so much of the model cannot be answered; None if it can."""
-        return self.missing_ability_reason(_ASKED[access]) if access in _ASKED else None
+        """Return the reason why a component with this access level is not applicable; None if it is."""
+        return self.missing_ability_reason(_REQUIRED_ABILITIES[access]) if access in _REQUIRED_ABILITIES else None
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""What the nearest training rows say: shares of classes among them, equally near ones counting the same."""
+"""Class shares among the nearest training rows, where equally near rows have equal weight."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ import numpy as np
 from cfeval_cli.core.data import Floats, Ints
 from cfeval_cli.core.metric import MetricInput
 
-_AT_ONCE = 1 << 22  # distances held at a time
-_SAME = 1e-9  # squared distances that differ by no more of their size are the same
+_BATCH_DISTANCES = 1 << 22  # distances in memory
+_TOLERANCE = 1e-9  # relative difference of equal squared distances
 
 
 def compute_class_shares(points: Floats, rows: Floats, counts: Floats, size: int) -> Floats:
-    """The share (n, C) of each class among the `size` rows (U, d) that are nearest to each point (n, d)."""
+    """Return the share (n, C) of each class among the `size` rows (U, d) nearest to each point (n, d)."""
     squares = (rows**2).sum(axis=1)
-    step = max(1, _AT_ONCE // len(rows))
-    found = [np.zeros((0, counts.shape[1]))]
-    for some in (points[start : start + step] for start in range(0, len(points), step)):
-        found.append(count_nearest((some**2).sum(axis=1)[:, None] - 2.0 * some @ rows.T + squares, counts, size))
-    return np.concatenate(found)
+    step = max(1, _BATCH_DISTANCES // len(rows))
+    parts = [np.zeros((0, counts.shape[1]))]
+    for batch in (points[start : start + step] for start in range(0, len(points), step)):
+        squared = (batch**2).sum(axis=1)[:, None] - 2.0 * batch @ rows.T + squares
+        parts.append(compute_nearest_shares(squared, counts, size))
+    return np.concatenate(parts)
 
 
-def count_nearest(squared: Floats, counts: Floats, size: int) -> Floats:
-    """The share (n, C) of each class among the `size` nearest of U kinds of rows.
+def compute_nearest_shares(squared: Floats, counts: Floats, size: int) -> Floats:
+    """Return the share (n, C) of each class among the `size` nearest of U distinct rows.
 
-    `squared` (n, U) are distances, `counts` (U, C) how many rows of each class are of a kind. Those at the distance of
-    the last one share the places that are left: what a random choice among them gives on average.
+    `squared` (n, U) are squared distances, `counts` (U, C) the frequency of each distinct row by class. Rows at the
+    distance of the last neighbour are weighted equally, as a random choice among them does on average.
     """
-    each = counts.sum(axis=1)
-    size = min(size, int(each.sum()))
-    if (each == 1).all():
+    frequencies = counts.sum(axis=1)
+    size = min(size, int(frequencies.sum()))
+    if (frequencies == 1).all():
         last = np.partition(squared, size - 1, axis=1)[:, size - 1]
     else:
         order = np.argsort(squared, axis=1)
-        reached = np.argmax(np.cumsum(each[order], axis=1) >= size, axis=1)
+        reached = np.argmax(np.cumsum(frequencies[order], axis=1) >= size, axis=1)
         last = squared[np.arange(len(squared)), order[np.arange(len(squared)), reached]]
-    margin = _SAME * np.maximum(1.0, last)
+    margin = _TOLERANCE * np.maximum(1.0, last)
     nearer = (squared < (last - margin)[:, None]).astype(np.float64) @ counts
     tied = (np.abs(squared - last[:, None]) <= margin[:, None]).astype(np.float64) @ counts
     left = size - nearer.sum(axis=1, keepdims=True)
@@ -43,7 +44,7 @@ def count_nearest(squared: Floats, counts: Floats, size: int) -> Floats:
 
 
 def predict_training_classes(inputs: MetricInput) -> Ints:
-    """What the model predicts for the training rows."""
+    """Return the predicted classes of the training rows."""
     return inputs.memory.get_or_create(
         "training classes", lambda: inputs.model.predict_labels(inputs.dataset.train.codes)
     )

@@ -1,4 +1,4 @@
-"""From importance to the features that matter most."""
+"""Comparison of explanations with the k most important features."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from cfeval_cli.core.metric import MetricInput
 
 
 def find_top_k(importance: Floats, k: int) -> Ints:
-    """The k most important features (n, k), equal ones in the order of the features, NONE for absent ones."""
+    """Return the k most important features (n, k), ties in the order of the features, NO_FEATURE for absent ones."""
     return Explanation.from_scores(importance, np.isfinite(importance)).top_k(k)
 
 
-def _drawn(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
-    """Of each instance: those named surely in the reference, those tied for the rest, all and named, the rest."""
-    there, truth = mark_selected(inputs.codes, inputs.features), inputs.truth[definition]
+def _count_matches(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
+    """Count features per instance: selected above the tie at rank k, tied, selected among the tied, tied ranks."""
+    is_selected, truth = mark_selected(inputs.codes, inputs.features), inputs.truth[definition]
     best = find_top_k(truth, inputs.k)
-    size = (best != NO_FEATURE).sum(axis=1)  # fewer than k are there of a short text
+    size = (best != NO_FEATURE).sum(axis=1)  # short texts have fewer than k features
     last = np.take_along_axis(truth, np.take_along_axis(best, np.maximum(size - 1, 0)[:, None], axis=1), axis=1)
-    sure, tied = truth > last, (truth == last) & np.isfinite(truth)
-    counts = [(there & sure).sum(axis=1), tied.sum(axis=1), (there & tied).sum(axis=1), size - sure.sum(axis=1)]
-    first, second, third, fourth = (np.asarray(count) for count in counts)
-    return first, second, third, fourth
+    is_above, is_tied = truth > last, (truth == last) & np.isfinite(truth)
+    n_above = np.asarray((is_selected & is_above).sum(axis=1))
+    n_selected_tied = np.asarray((is_selected & is_tied).sum(axis=1))
+    return n_above, np.asarray(is_tied.sum(axis=1)), n_selected_tied, np.asarray(size - is_above.sum(axis=1))
 
 
 def count_shared_features(inputs: MetricInput, definition: str) -> Floats:
-    """How many of the k reference features the explanation names, on average over the orders of tied features."""
-    sure, tied, found, places = _drawn(inputs, definition)
-    return np.asarray(sure + found * (places / np.maximum(tied, 1)))
+    """Return the number of the k reference features that are selected, as a mean over orders of tied features."""
+    n_above, n_tied, n_selected_tied, n_tied_ranks = _count_matches(inputs, definition)
+    return np.asarray(n_above + n_selected_tied * (n_tied_ranks / np.maximum(n_tied, 1)))
 
 
 def compute_hit_probability(inputs: MetricInput, definition: str) -> Floats:
-    """How likely at least one of the k reference features is named, over the orders of features that are tied."""
+    """Return the probability that a reference feature is selected, over random orders of tied features."""
     from scipy.special import comb
 
-    sure, tied, found, places = _drawn(inputs, definition)
-    missed = comb(tied - found, places) / np.maximum(comb(tied, places), 1.0)  # all places go to others
-    return np.where(sure > 0, 1.0, 1.0 - missed)
+    n_above, n_tied, n_selected_tied, n_tied_ranks = _count_matches(inputs, definition)
+    # The probability that none of the tied ranks belongs to a selected feature.
+    miss = comb(n_tied - n_selected_tied, n_tied_ranks) / np.maximum(comb(n_tied, n_tied_ranks), 1.0)
+    return np.where(n_above > 0, 1.0, 1.0 - miss)

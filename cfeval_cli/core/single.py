@@ -1,4 +1,4 @@
-"""One feature at a time: the value of it that takes most from p(ŷ), and whether any value flips."""
+"""Edits of one feature: the value with the lowest p(ŷ), and whether any value flips the prediction."""
 
 from __future__ import annotations
 
@@ -11,65 +11,66 @@ from cfeval_cli.core.data import ABSENT, Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.core.memory import make_set_keys
 from cfeval_cli.core.metric import MetricInput
 
-_AT_ONCE = 1 << 16  # edited rows put before the model at once
+_BATCH_ROWS = 1 << 16  # edited rows per model call
 
 
 @dataclass(frozen=True)
 class SingleEdit:
-    """What changing one feature of each row (n,) does."""
+    """The effect of changing one feature of each row (n,)."""
 
-    flips: Bools  # whether one of its values flips the prediction
-    value: Codes  # the one that leaves least of p(ŷ), of equal ones the first; its own if it has no other
-    probability: Floats  # what that leaves; inf if it has no other, or with label access
+    flips: Bools  # whether a value of the feature flips the prediction
+    value: Codes  # with the lowest p(ŷ), the first of equal ones; the own value if there is no other
+    probability: Floats  # p(ŷ) with this value; inf if there is no other, or with label access
 
 
-def select_candidates(dataset: Dataset, feature: int, most: int) -> Codes:
-    """The values of a feature that a search may try, the most frequent ones if there are too many."""
+def select_candidates(dataset: Dataset, feature: int, max_values: int) -> Codes:
+    """Return the candidate values of a feature, the most frequent ones if there are more than `max_values`."""
     values = dataset.candidates[feature]
-    if len(values) <= most:
+    if len(values) <= max_values:
         return values
     frequency = dataset.frequencies[feature][values]
-    return np.sort(values[np.argsort(-frequency, kind="stable")[:most]])
+    return np.sort(values[np.argsort(-frequency, kind="stable")[:max_values]])
 
 
 def find_best_edit(
-    dataset: Dataset, model: ModelClient, codes: Codes, labels: Ints, own: Codes, features: Ints, most: int
+    dataset: Dataset, model: ModelClient, codes: Codes, labels: Ints, own: Codes, features: Ints, max_values: int
 ) -> SingleEdit:
-    """Try all values of one feature (n,) of each row (n, M), which may have been edited before.
+    """Evaluate all values of one feature (n,) of each row (n, M), which may have been edited before.
 
-    `own` (n,) is the value that the feature had: one that it may not become is not tried, and neither is this itself.
+    `own` (n,) is the original value of the feature. Neither it nor values that it may not change to are evaluated.
     """
-    flips, left = np.zeros(len(codes), dtype=bool), np.full(len(codes), np.inf)
+    flips, probability = np.zeros(len(codes), dtype=bool), np.full(len(codes), np.inf)
     value = codes[np.arange(len(codes)), features]
     for j in np.unique(features).tolist():
-        values = select_candidates(dataset, j, most)
-        everyone = np.flatnonzero((features == j) & (own != ABSENT))
-        step = max(1, _AT_ONCE // max(1, len(values)))
-        for mine in (everyone[start : start + step] for start in range(0, len(everyone), step)):
-            allowed = dataset.features[j].allows(own[mine, None], values[None]) & (own[mine, None] != values)
-            edits = np.tile(values, len(mine))[:, None]
-            which = np.repeat(np.arange(len(mine)), len(values))
-            turned, remains = model.evaluate_edits(codes[mine], features[mine, None], which, edits, labels[mine])
-            flips[mine] = (turned.reshape(allowed.shape) & allowed).any(axis=1)
-            if remains is not None and len(values):
-                cost = np.where(allowed, remains.reshape(allowed.shape), np.inf)
-                best = cost.argmin(axis=1)
-                left[mine] = cost[np.arange(len(mine)), best]
-                value[mine] = np.where(np.isfinite(left[mine]), values[best], value[mine])
-    return SingleEdit(flips, value, left)
+        values = select_candidates(dataset, j, max_values)
+        members = np.flatnonzero((features == j) & (own != ABSENT))
+        step = max(1, _BATCH_ROWS // max(1, len(values)))
+        for batch in (members[start : start + step] for start in range(0, len(members), step)):
+            allowed = dataset.features[j].allows(own[batch, None], values[None]) & (own[batch, None] != values)
+            edits = np.tile(values, len(batch))[:, None]
+            rows = np.repeat(np.arange(len(batch)), len(values))
+            is_flip, after = model.evaluate_edits(codes[batch], features[batch, None], rows, edits, labels[batch])
+            flips[batch] = (is_flip.reshape(allowed.shape) & allowed).any(axis=1)
+            if after is not None and len(values):
+                allowed_after = np.where(allowed, after.reshape(allowed.shape), np.inf)
+                best = allowed_after.argmin(axis=1)
+                probability[batch] = allowed_after[np.arange(len(batch)), best]
+                value[batch] = np.where(np.isfinite(probability[batch]), values[best], value[batch])
+    return SingleEdit(flips, value, probability)
 
 
-def find_single_edit(inputs: MetricInput, rows: Ints, features: Ints, most: int) -> SingleEdit:
-    """What changing one feature (m,) of some rows (m,) does, nothing else being changed; asked once for all metrics."""
+def find_single_edit(inputs: MetricInput, rows: Ints, features: Ints, max_values: int) -> SingleEdit:
+    """Return the effect of changing one feature (m,) of the original rows (m,), computed once for all metrics."""
 
-    def answer(new: Ints) -> Floats:
-        mine, these = rows[new], features[new]
-        own = inputs.codes[mine, these]
-        told = find_best_edit(inputs.dataset, inputs.model, inputs.codes[mine], inputs.labels[mine], own, these, most)
-        return np.stack([told.flips, told.value, told.probability], axis=1).astype(np.float64)
+    def compute(new: Ints) -> Floats:
+        codes, labels, edited = inputs.codes[rows[new]], inputs.labels[rows[new]], features[new]
+        own = codes[np.arange(len(new)), edited]
+        edit = find_best_edit(inputs.dataset, inputs.model, codes, labels, own, edited, max_values)
+        return np.stack([edit.flips, edit.value, edit.probability], axis=1).astype(np.float64)
 
-    chosen = np.zeros((len(rows), inputs.dataset.n_features), dtype=bool)
-    chosen[np.arange(len(rows)), features] = True
-    about = f"{most} values alone, access {inputs.model.access}"
-    flips, value, left = inputs.memory.get_or_compute(about, make_set_keys(chosen, inputs.ids[rows]), answer).T
-    return SingleEdit(flips > 0, value.astype(np.int32), left)
+    is_edited = np.zeros((len(rows), inputs.dataset.n_features), dtype=bool)
+    is_edited[np.arange(len(rows)), features] = True
+    about = f"{max_values} values alone, access {inputs.model.access}"
+    keys = make_set_keys(is_edited, inputs.ids[rows])
+    flips, value, probability = inputs.memory.get_or_compute(about, keys, compute).T
+    return SingleEdit(flips > 0, value.astype(np.int32), probability)

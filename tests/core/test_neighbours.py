@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core.neighbours import count_nearest
+from cfeval_cli.core.neighbours import compute_nearest_shares
 
 
 @given(st.integers(0, 9_999), st.integers(1, 6), st.booleans())
@@ -16,7 +16,7 @@ def test_against_all_choices_among_ties(seed, size, grouped):
     squared = rng.integers(0, 4, (3, 5)).astype(float)
     counts = rng.integers(0, 3, (5, 2)).astype(float) if grouped else np.eye(2)[rng.integers(0, 2, 5)]
     counts[0, 0] += counts.sum() == 0
-    found = count_nearest(squared, counts, size)
+    found = compute_nearest_shares(squared, counts, size)
     for distances, row in zip(squared, found, strict=True):
         people = [
             (d, c) for d, kind in zip(distances, counts, strict=True) for c in (0, 1) for _ in range(int(kind[c]))

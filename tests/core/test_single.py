@@ -45,6 +45,6 @@ def test_parts_make_no_difference(monkeypatch):
     codes, features = dataset.test.codes, np.arange(30) % 3
     given_ = (codes, labels(model, codes), codes[np.arange(30), features], features, 100)
     whole = single.find_best_edit(dataset, open_client(model), *given_)
-    monkeypatch.setattr(single, "_AT_ONCE", 7)
+    monkeypatch.setattr(single, "_BATCH_ROWS", 7)
     parts = single.find_best_edit(dataset, open_client(model), *given_)
     assert whole.value.tolist() == parts.value.tolist() and whole.probability.tolist() == parts.probability.tolist()
