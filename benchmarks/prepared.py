@@ -34,7 +34,7 @@ def study(name, *overrides):
 
 def ready(made, dataset, model):
     """The same of a plan."""
-    return create_context(made.applied(ModelSpec(dataset, type(model))), dataset, model)
+    return create_context(made.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def reference_features(study, k):

@@ -19,7 +19,7 @@ from cfeval_cli.dataset.config_text import format_config
 from cfeval_cli.dataset.describe import FileDescription, describe_file
 from cfeval_cli.errors import UserError, check_int, check_option, did_you_mean, shorten
 from cfeval_cli.model.external import PredictionFunction, Predictor
-from cfeval_cli.settings.build import make
+from cfeval_cli.settings.build import make_component
 
 log = logging.getLogger("cfeval")
 
@@ -82,7 +82,7 @@ class DataFrames:
         for key, value in settings.items():
             is_merged = isinstance(value, Mapping) and OmegaConf.is_dict(OmegaConf.select(config, key))
             OmegaConf.update(config, key, value, merge=is_merged, force_add=True)
-        dataset: Loadable = make(OmegaConf.create({"dataset": config}), "dataset")
+        dataset: Loadable = make_component(OmegaConf.create({"dataset": config}), "dataset")
         excluded = [column for column in description.excluded if column.name not in config["features"]]
         for column in excluded:
             log.warning("excluded column: %s (%s)", column.name, column.exclusion_reason)

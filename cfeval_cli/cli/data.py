@@ -119,7 +119,7 @@ def _list(words: Sequence[str], options: Options) -> None:
 def _fetch(words: Sequence[str], options: Options) -> None:
     """Download the files of datasets into the data folder."""
     from cfeval_cli.core.logs import SafeFormatter
-    from cfeval_cli.settings.build import make
+    from cfeval_cli.settings.build import make_component
 
     data_dir, _, datasets = _parse_datasets(
         "fetch", "Download the files of datasets into the data folder, as a run does.", words, is_name_required=True
@@ -128,7 +128,7 @@ def _fetch(words: Sequence[str], options: Options) -> None:
     handler.setFormatter(SafeFormatter("%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for cfg in datasets.values():
-        dataset: Loadable = make(cfg, "dataset")
+        dataset: Loadable = make_component(cfg, "dataset")
         with refuse_exit():
             files = list(dataset.fetch(data_dir))
         for file in files:
@@ -151,7 +151,7 @@ def _verify(words: Sequence[str], options: Options) -> None:
 def _cache(words: Sequence[str], options: Options) -> None:
     """Show or remove the results that are stored for later runs."""
     from cfeval_cli.cache.disk import Disk
-    from cfeval_cli.settings.build import make
+    from cfeval_cli.settings.build import make_component
 
     parser = _make_parser("cache", "Show which results are stored for later runs, or remove them.")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, such as cache.folder=PATH")
@@ -161,7 +161,7 @@ def _cache(words: Sequence[str], options: Options) -> None:
     if names:
         raise UserError(f"cache takes no names, only settings such as cache.folder=PATH: {', '.join(names)}")
     with compose.packaged_configs():
-        cache: object = make(compose.compose_run(overrides, _find_config_dir(arguments)), "cache")
+        cache: object = make_component(compose.compose_run(overrides, _find_config_dir(arguments)), "cache")
     if not isinstance(cache, Disk):
         raise UserError("cache=off stores nothing. Leave that setting out to see what is stored.")
     sections = cache.sections()

@@ -23,7 +23,7 @@ _FILE_FORMATS = (".csv", ".tsv", ".parquet")
 def export_instances(overrides: list[str], config_dir: str | None, into: Path | None, *, force: bool) -> None:
     """Write the instances that a run with these settings explains."""
     from cfeval_cli.pipeline.context import select_explained_instances
-    from cfeval_cli.settings.build import make
+    from cfeval_cli.settings.build import make_component
     from cfeval_cli.settings.plan import check_size
 
     path = _check_target(into, force)
@@ -31,7 +31,7 @@ def export_instances(overrides: list[str], config_dir: str | None, into: Path | 
         cfg = compose.compose_run(overrides, config_dir)
         if config_dir is not None:
             list_used_configs(overrides, config_dir)
-        settings: Loadable = make(cfg, "dataset")
+        settings: Loadable = make_component(cfg, "dataset")
     seed, size = _read_sample_settings(cfg)
     with refuse_exit():
         dataset = settings.load(Path(str(cfg.data_dir)).expanduser(), seed)

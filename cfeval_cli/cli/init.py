@@ -80,9 +80,9 @@ def _count_split_rows(body: str, data_dir: Path) -> tuple[int, int, int]:
     """Load the data as a run would, and return the number of rows of each split."""
     from omegaconf import OmegaConf
 
-    from cfeval_cli.settings.build import make
+    from cfeval_cli.settings.build import make_component
 
-    settings: Loadable = make(OmegaConf.create({"dataset": OmegaConf.create(body)}), "dataset")
+    settings: Loadable = make_component(OmegaConf.create({"dataset": OmegaConf.create(body)}), "dataset")
     dataset = settings.load(data_dir, 0)
     return len(dataset.train), len(dataset.validation), len(dataset.test)
 

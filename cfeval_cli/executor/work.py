@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.errors import check_int, excerpt_error, refuse_exit
+from cfeval_cli.errors import excerpt_error, refuse_exit
 
 log = logging.getLogger("cfeval")
 
@@ -80,7 +80,7 @@ def call(work: Work, shared: Any, item: Any) -> Any:
         raise
 
 
-def check_jobs(n_jobs: int) -> None:
+def check_jobs(n_jobs: object) -> None:
     """Raise ValueError if `n_jobs` is neither a positive integer nor -1, which is one for each core."""
-    if n_jobs != -1:
-        check_int("n_jobs", n_jobs, 1)
+    if n_jobs != -1 and (not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs < 1):
+        raise ValueError(f"n_jobs must be a whole number of at least 1, or -1 for all cores, not {n_jobs!r}")

@@ -52,7 +52,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
             return None
         plan.executor.prepare(settings.timeout_per_instance)
         dataset = load_dataset(plan)
-        plan = plan.applied(determine_model_spec(plan, dataset))
+        plan = plan.restrict_to(determine_model_spec(plan, dataset))
     folder.begin(plan, dataset, inputs)
     cache = folder.open_cache(plan.cache, redo=settings.redo)
 

@@ -1,11 +1,9 @@
-"""From a composed config to a Plan: the only place that instantiates, and the last that knows of Hydra."""
+"""Make a Plan from a composed config: the only place that instantiates components."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
-from importlib import resources
+from collections.abc import Iterator, Mapping
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -19,155 +17,169 @@ from cfeval_cli.core import Access, Distance, Explainer, Metric, Removal, Search
 from cfeval_cli.core.imports import make_importable
 from cfeval_cli.errors import UserError, check_option, did_you_mean, refuse_exit
 from cfeval_cli.judge.judge import Judge
-from cfeval_cli.settings.compose import format_value, list_default_options
+from cfeval_cli.settings.compose import format_value, list_default_options, list_top_level_keys
 from cfeval_cli.settings.plan import Absences, Plan
 from cfeval_cli.settings.renamed import describe_renamed_setting
 from cfeval_cli.settings.run_settings import RunSettings, validate_settings
 
+_T = TypeVar("_T")
+
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
+_GROUP_SETTINGS = {("truth", "budget")}  # settings of a whole group, which are not components
+_NAME = re.compile(r"\w[\w-]*")  # of a component; it occurs in names of files, tables and settings
 
 
 def build_plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
-    """Check the settings and instantiate the components, but those that are given, by key: model, metric.mine."""
+    """Check the settings and instantiate the components, except given ones, by key: model, metric.my_metric."""
     given = given or {}
     _check_keys(cfg)
     settings = validate_settings(_plain_settings(cfg))
-    truths = _several(cfg, "truth", Truth, given)
     access = _ACCESS[settings.access]
-    chosen = _several(cfg, "metric", Metric, given)
-    facts = _several(cfg, "fact", Metric, {}) if cfg.get("fact") else {}
-    metrics = _permitted(chosen, access) | facts
-    agreements = [name for name, metric in metrics.items() if metric.role == "truth"]
-    if agreements and settings.agreement not in agreements:
-        raise UserError(
-            f"agreement must be one of the ground-truth metrics of metric=[…], not {settings.agreement!r}. "
-            f"Use {' or '.join(f'agreement={name}' for name in agreements)}, or add {settings.agreement} to metric=[…]."
-        )
-    judged = [name for name, metric in metrics.items() if metric.role == "judged"]
-    for name in settings.tables.metrics or ():
-        _check("tables.metrics", partial(check_option, "tables.metrics", name, judged))
-    search = make(cfg, "search", Search, given)
+    chosen_metrics = _make_group(cfg, "metric", Metric, given)
+    facts = _make_group(cfg, "fact", Metric, {}) if cfg.get("fact") else {}
+    metrics = _select_permitted(chosen_metrics, access) | facts
+    _check_metric_names(settings, metrics)
+    search = make_component(cfg, "search", Search, given)
     levels = tuple(level for level in search.levels if level <= access)
     if not levels:
-        needed = min(search.levels).name.lower()
-        raise UserError(f"access={settings.access} is not enough for this search, which needs access={needed}.")
-    dropped = {
-        name: f"needs {metric.access.name.lower()} access" for name, metric in chosen.items() if name not in metrics
-    }
+        required = min(search.levels).name.lower()
+        raise UserError(f"access={settings.access} is not enough for this search, which needs access={required}.")
     return Plan(
         settings=settings,
-        dataset=make(cfg, "dataset", given=given),
-        model=make(cfg, "model", Trainable, given),
-        truths=truths,
-        removals=_several(cfg, "removal", Removal, given),
-        explainers=_members(_several(cfg, "explainer", Explainer, given)),
+        dataset=make_component(cfg, "dataset", given=given),
+        model=make_component(cfg, "model", Trainable, given),
+        truths=_make_group(cfg, "truth", Truth, given),
+        removals=_make_group(cfg, "removal", Removal, given),
+        explainers=_list_members(_make_group(cfg, "explainer", Explainer, given)),
         search=search,
-        distance=make(cfg, "distance", Distance, given),
+        distance=make_component(cfg, "distance", Distance, given),
         metrics=metrics,
         access=access,
         levels=levels,
-        executor=make(cfg, "executor"),
-        cache=make(cfg, "cache"),
-        absent=Absences(metrics=dropped),
-        judges=_several(cfg, "judge", Judge, given) if cfg.get("judge") else {},
+        executor=make_component(cfg, "executor"),
+        cache=make_component(cfg, "cache"),
+        absent=Absences(
+            metrics={
+                name: f"needs {metric.access.name.lower()} access"
+                for name, metric in chosen_metrics.items()
+                if name not in metrics
+            }
+        ),
+        judges=_make_group(cfg, "judge", Judge, given) if cfg.get("judge") else {},
     )
 
 
 def _plain_settings(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings that are not components, as plain values."""
-    values = {name: _plain(cfg, name) for name in RunSettings.model_fields if name in cfg}
-    return values | {"budget": _plain(cfg, "truth.budget")}
+    values = {name: _get_plain(cfg, name) for name in RunSettings.model_fields if name in cfg}
+    return values | {"budget": _get_plain(cfg, "truth.budget")}
 
 
-def _plain(cfg: DictConfig, key: str) -> Any:
-    try:
-        value = OmegaConf.select(cfg, key)
-    except OmegaConfBaseException as error:
-        raise UserError(f"{key}: {_reason(error)}") from error
+def _get_plain(cfg: DictConfig, key: str) -> Any:
+    value = _select(cfg, key)
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:
-    """The metrics that the access allows; the ground truth is not asked of the model and always stays."""
-    kept = {name: m for name, m in metrics.items() if m.access <= access or m.role == "truth"}
-    dropped = [name for name in metrics if name not in kept]
-    if dropped and not any(m.role == "judged" for m in kept.values()):
-        level, verb = access.name.lower(), "needs" if len(dropped) == 1 else "need"
+def _select(cfg: DictConfig, key: str) -> Any:
+    try:
+        return OmegaConf.select(cfg, key)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{key}: {_describe_cause(error)}") from error
+
+
+def _check_metric_names(settings: RunSettings, metrics: Mapping[str, Metric]) -> None:
+    """Raise UserError if a setting names a metric that the run does not have."""
+    truth_metrics = [name for name, metric in metrics.items() if metric.role == "truth"]
+    if truth_metrics and settings.agreement not in truth_metrics:
         raise UserError(
-            f"access={level} leaves no metric to be judged: {', '.join(dropped)} {verb} more. Raise access, or choose "
+            f"agreement must be one of the ground-truth metrics of metric=[…], not {settings.agreement!r}. "
+            f"Use {' or '.join(f'agreement={name}' for name in truth_metrics)}, or add {settings.agreement} to "
+            "metric=[…]."
+        )
+    judged = [name for name, metric in metrics.items() if metric.role == "judged"]
+    for name in settings.tables.metrics or ():
+        try:
+            check_option("tables.metrics", name, judged)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+
+def _select_permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:
+    """Return the metrics that the access level allows; ground-truth metrics do not use the model."""
+    permitted = {name: metric for name, metric in metrics.items() if metric.access <= access or metric.role == "truth"}
+    others = [name for name in metrics if name not in permitted]
+    if others and not any(metric.role == "judged" for metric in permitted.values()):
+        level, verb = access.name.lower(), "needs" if len(others) == 1 else "need"
+        raise UserError(
+            f"access={level} leaves no metric to be judged: {', '.join(others)} {verb} more. Raise access, or choose "
             f"metrics that need no more than {level} access."
         )
-    return kept
+    return permitted
 
 
-def _several(cfg: DictConfig, group: str, kind: type[_T], given: Mapping[str, object]) -> dict[str, _T]:
-    """The components of a group that is chosen several at a time, in the order of the tables."""
-    own = [key.removeprefix(f"{group}.") for key in given if key.startswith(f"{group}.")]
-    named = [key for key in cfg.get(group) or () if (group, key) not in _OF_ALL]
-    chosen = dict.fromkeys([*named, *own])
-    if not chosen:
+def _make_group(cfg: DictConfig, group: str, kind: type[_T], given: Mapping[str, object]) -> dict[str, _T]:
+    """Instantiate the components of a group that allows several, in the order of the tables."""
+    given_names = [key.removeprefix(f"{group}.") for key in given if key.startswith(f"{group}.")]
+    chosen_names = [str(key) for key in cfg.get(group) or () if (group, key) not in _GROUP_SETTINGS]
+    names = list(dict.fromkeys([*chosen_names, *given_names]))
+    if not names:
         example = ",".join(list_default_options(group)[:2])
         raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{example}].")
-    made: dict[str, _T] = {}
-    for key in chosen:
-        if not re.fullmatch(r"\w[\w-]*", str(key)):  # names go into files, tables and the keys of settings
-            raise UserError(f"{group}.{key}: a name is of letters, digits, _ and -, and does not begin with -.")
-        made[str(key)] = make(cfg, f"{group}.{key}", kind, given)
-    if kind is Truth:  # the first is the one that the tables show first and the controls are made from
-        return made
-    if kind is Truth:  # the first is the one that the tables show first and the controls are made from
-        return made
-    # not the order of the command line: the same choice must give the same bytes
-    return dict(sorted(made.items(), key=lambda item: (_place(item[1]), item[0])))
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UserError(f"{group}.{name}: a name has letters, digits, _ and -, and does not begin with -.")
+    components = {name: make_component(cfg, f"{group}.{name}", kind, given) for name in names}
+    if kind is Truth:  # in the order of the command line: the first one leads the tables and makes the controls
+        return components
+    # independent of the order of the command line: the same choice must give the same bytes
+    return dict(sorted(components.items(), key=lambda item: (_get_display_order(item[1]), item[0])))
 
 
-def _place(component: object) -> int:
-    """Where it stands in the tables; what has no place keeps the order of its name."""
+def _get_display_order(component: object) -> int:
+    """Return the position of a component in the tables."""
     return component.display_order if isinstance(component, Explainer | Metric | Removal) else 0
 
 
-def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
-    """The explainers that those stand for, of a ladder the best rung first."""
-    made: dict[str, Explainer] = {}
+def _list_members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
+    """Return all explainers, with the members of those that stand for several; graded controls from best to worst."""
+    all_members: dict[str, Explainer] = {}
     for key, explainer in explainers.items():
         try:
             members = explainer.expand(key)
         except ValueError as error:
             raise UserError(f"explainer.{key}: {error}.") from error
-        if twice := [name for name in members if name in made]:
+        repeated = [name for name in members if name in all_members]
+        if repeated:
             raise UserError(
-                f"explainer.{key}: {twice[0]} is the name of another explainer too. Rename one, or leave it out."
+                f"explainer.{key}: {repeated[0]} is also the name of another explainer. Rename one, or remove it."
             )
-        made |= members
-    best_first = {name: -one.quality_level if one.quality_level >= 0 else 0.0 for name, one in made.items()}
-    return dict(sorted(made.items(), key=lambda item: (item[1].display_order, best_first[item[0]], item[0])))
+        all_members |= members
+
+    def get_sort_key(item: tuple[str, Explainer]) -> tuple[int, float, str]:
+        name, explainer = item
+        return explainer.display_order, -explainer.quality_level if explainer.quality_level >= 0 else 0.0, name
+
+    return dict(sorted(all_members.items(), key=get_sort_key))
 
 
-_OF_ALL = {("truth", "budget")}  # settings of a whole group, which are no components
-_T = TypeVar("_T")
-
-
-def make(
+def make_component(
     cfg: DictConfig,
-    path: str,
+    key: str,
     kind: type[_T] = object,  # type: ignore[assignment]
     given: Mapping[str, object] | None = None,
 ) -> _T:
-    """Instantiate one node of the config, unless it is given; what its settings object to is told with its key."""
-    if given and path in given:
-        return _checked(given[path], path, kind, type(given[path]).__qualname__)
-    try:
-        node = OmegaConf.select(cfg, path)
-    except OmegaConfBaseException as error:
-        raise UserError(f"{path}: {_reason(error)}") from error
+    """Instantiate one node of the config, unless it is given; UserError with the key of a wrong setting."""
+    if given and key in given:
+        return _check_kind(given[key], key, kind, type(given[key]).__qualname__)
+    node = _select(cfg, key)
     if not isinstance(node, DictConfig) or "_target_" not in node:
-        raise UserError(f"{path} has no _target_: it must name the class of the component.")
+        raise UserError(f"{key} has no _target_: it must name the class of the component.")
     try:
         with refuse_exit():
             component = instantiate_node(node)
     except (InstantiationException, OmegaConfBaseException) as error:
-        raise UserError(_misfit(node, path) or f"{path}: {_reason(error)}") from error
-    return _checked(component, path, kind, str(node["_target_"]))
+        raise UserError(_explain_call_error(cfg, error) or f"{key}: {_describe_cause(error)}") from error
+    return _check_kind(component, key, kind, str(node["_target_"]))
 
 
 def instantiate_node(node: DictConfig) -> Any:
@@ -187,93 +199,75 @@ def find_targets(value: Any) -> Iterator[str]:
         yield from find_targets(child)
 
 
-def _checked(made: object, path: str, kind: type[_T], name: str) -> _T:
-    if not isinstance(made, kind):
-        raise UserError(f"{path}: {name} is no {kind.__name__}: {_BECOME[kind.__name__]}.")
-    return made
+def _check_kind(component: object, key: str, kind: type[_T], name: str) -> _T:
+    if not isinstance(component, kind):
+        raise UserError(f"{key}: {name} is not a {kind.__name__}: {_REQUIREMENTS[kind.__name__]}.")
+    return component
 
 
-_BECOME = {
+_REQUIREMENTS = {
     "Trainable": "a model's settings have fit(dataset, seed)",
-    "Judge": "it is cfeval_cli.judge.judge.Judge, with a model",
+    "Judge": "it must be cfeval_cli.judge.judge.Judge, with a model",
 } | {
     name: f"derive it from cfeval_cli.core.{name}"
     for name in ("Truth", "Removal", "Explainer", "Search", "Distance", "Metric")
 }
 
 
-@cache
-def _known_keys() -> set[str]:
-    text = resources.files("cfeval_cli.conf").joinpath("run.yaml").read_text(encoding="utf-8")
-    told: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
-    groups = (group for one in told["defaults"] if isinstance(one, dict) for group in one)
-    return {*told, *(group.rpartition("@")[2] for group in groups)} - {"defaults"}
-
-
 def _check_keys(cfg: DictConfig) -> None:
-    """Refuse a setting that nothing reads, which is most often one that is misspelt."""
-    known = _known_keys()
-    for key in [str(key) for key in cfg if key not in known]:
-        if renamed := describe_renamed_setting(key, format_value(_plain(cfg, key))):
-            raise UserError(renamed)
-        # one that others refer to is a user's own abbreviation
+    """Raise UserError for a setting that nothing reads, which most often is misspelt."""
+    known_keys = list_top_level_keys()
+    for key in [str(key) for key in cfg if key not in known_keys]:
+        if message := describe_renamed_setting(key, format_value(_get_plain(cfg, key))):
+            raise UserError(message)
+        # other settings may refer to a key of the user's own
         if not re.search(rf"\$\{{{re.escape(key)}[.}}]", OmegaConf.to_yaml(cfg, resolve=False)):
-            raise UserError(f"there is no setting {key!r}, and nothing refers to it.{did_you_mean(key, known)}")
+            raise UserError(f"there is no setting {key!r}, and nothing refers to it.{did_you_mean(key, known_keys)}")
 
 
-def _misfit(node: DictConfig, path: str) -> str | None:
-    """Which setting a class, of this node or of one within, does not have, or needs; None if it is something else."""
-    for key in (key for key in node if isinstance(key, str)):
-        if OmegaConf.is_missing(node, key) or OmegaConf.is_interpolation(node, key):  # the target may not exist
-            continue
-        child = node[key]
-        if isinstance(child, DictConfig) and (found := _misfit(child, f"{path}.{key}")):
-            return found
-    target = node.get("_target_")
+def _explain_call_error(cfg: DictConfig, error: Exception) -> str | None:
+    """Return which setting a class does not have, or needs; None for any other error."""
+    match = re.search(r"full_key: (\S+)", str(error))
+    node = OmegaConf.select(cfg, match[1]) if match else None
+    if match is None or not isinstance(node, DictConfig) or "_args_" in node:
+        return None
+    key, target = match[1], str(node.get("_target_"))
     try:
-        wanted = signature(get_object(str(target))).parameters if target and "_args_" not in node else None
-    except Exception:  # not there, or of a kind that does not tell what it is called with
+        parameters = signature(get_object(target)).parameters
+    except Exception:  # not found, or without a signature
         return None
-    if wanted is None:
-        return None
-    kinds = {parameter.kind for parameter in wanted.values()}
-    given = {str(key) for key in node} - {"_target_", "_partial_", "_recursive_", "_convert_"}
-    strange = sorted(given - set(wanted))
-    if strange and Parameter.VAR_KEYWORD not in kinds:
-        there = f"There is: {', '.join(wanted)}." if wanted else "It has none."
-        return f"{path}{_of_file(path)} has no setting {strange[0]!r}.{did_you_mean(strange[0], wanted)} {there}"
+    settings = [str(name) for name in node if name not in ("_target_", "_partial_", "_recursive_", "_convert_")]
+    unknown = sorted(set(settings) - set(parameters))
+    accepts_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    if unknown and not accepts_any:
+        options = f"There is: {', '.join(parameters)}." if parameters else "It has none."
+        close = did_you_mean(unknown[0], parameters)
+        return f"{key}{_describe_file(key)} has no setting {unknown[0]!r}.{close} {options}"
     plain = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    needed = [name for name, one in wanted.items() if one.kind in plain and one.default is Parameter.empty]
-    lacking = [name for name in needed if name not in given]
-    if lacking and "_partial_" not in node:
-        return f"{path}{_of_file(path)} lacks the setting {lacking[0]!r}, which {target} needs."
-    return None
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in plain and parameter.default is Parameter.empty and name not in settings
+    ]
+    return f"{key}{_describe_file(key)} lacks the setting {missing[0]!r}, which {target} needs." if missing else None
 
 
-def _of_file(path: str) -> str:
-    """The file that a node comes from, where Hydra knows it."""
+def _describe_file(key: str) -> str:
+    """Return the file that a node comes from, if Hydra knows it."""
     if not HydraConfig.initialized():
         return ""
-    group, _, rest = path.partition(".")
-    chosen = HydraConfig.get().runtime.choices.get(group)
-    name = rest.partition(".")[0] if isinstance(chosen, list | ListConfig) or "[" in str(chosen) else chosen
+    group, _, rest = key.partition(".")
+    choice = HydraConfig.get().runtime.choices.get(group)
+    name = rest.partition(".")[0] if isinstance(choice, list | ListConfig) or "[" in str(choice) else choice
     return f" ({group}/{name}.yaml)" if name else ""
 
 
-def _reason(error: BaseException) -> str:
-    """What a component objects to, or what kept it from being found."""
-    chain = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
-    if isinstance(chain[-1], ValueError | TypeError):
-        return str(chain[-1])
-    first = str(error).splitlines()[0].partition(", set env var")[0]
-    return first if len(chain) == 1 else f"{first}: {str(chain[-1]).splitlines()[0]}"
-
-
-def _check(key: str, test: Callable[[], None]) -> None:
-    """Tell what a test objects to, with the key of the config."""
-    try:
-        test()
-    except ValueError as error:
-        raise UserError(str(error) if str(error).startswith(key) else f"{key}: {error}") from error
+def _describe_cause(error: BaseException) -> str:
+    """Return why a component refuses its settings, or cannot be found."""
+    root = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    if isinstance(root, ValueError | TypeError):
+        return str(root)
+    first_line = str(error).splitlines()[0].partition(", set env var")[0]
+    return first_line if root is error else f"{first_line}: {str(root).splitlines()[0]}"

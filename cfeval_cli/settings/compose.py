@@ -64,21 +64,14 @@ def list_default_options(group: str) -> list[str]:
     return [options] if isinstance(options, str) else list(options)
 
 
-def list_settings(config_dir: str | None = None) -> list[str]:
-    """List the keys of the default config and of every explainer and metric, the user's own too, in dotted form."""
-    keys, overrides = list[str](), list[str]()
-    # Reading the files is quicker: composing a run with all of them takes seconds.
-    for group in ("explainer", "metric"):
-        configs = {path.stem: _read(path) for path in _files(group, config_dir)}
-        composed = [name for name, config in configs.items() if _uses_other_groups(config.pop("defaults", []))]
-        overrides += [f"{group}=[{','.join(composed)}]"] if composed else []
-        keys += [key for config in configs.values() for key in _list_keys(config, f"{group}.")]
-    cfg = _compose_cached(tuple(overrides), config_dir)
-    return list(dict.fromkeys([*_list_keys(OmegaConf.to_container(cfg, resolve=False), ""), *keys]))
-
-
-def _uses_other_groups(defaults: Sequence[object]) -> bool:
-    return any(not isinstance(entry, str) for entry in defaults)
+@lru_cache(maxsize=1)
+def list_top_level_keys() -> frozenset[str]:
+    """Return the keys of the composed config: those of run.yaml and the groups that it chooses from."""
+    content = _read(get_package_folder() / "run.yaml")
+    groups = {
+        group.rpartition("@")[2] for entry in content.pop("defaults") if isinstance(entry, dict) for group in entry
+    }
+    return frozenset({*content, *groups})
 
 
 @lru_cache(maxsize=1)
@@ -93,7 +86,7 @@ def get_packaged_defaults(group: str) -> dict[str, list[Any]]:
     general = _read(get_package_folder() / "run.yaml")
     del general["hydra"]
     # An experiment has settings of other groups.
-    files = _files(group, None) if group != "experiment" else []
+    files = _list_files(group, None) if group != "experiment" else []
     collected: dict[str, list[Any]] = {}
     for prefix, config in [("", general), *((f"{group}.", _read(path)) for path in files)]:
         config.pop("defaults", None)
@@ -119,7 +112,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}
 
 
-def _files(group: str, config_dir: str | None) -> list[Path]:
+def _list_files(group: str, config_dir: str | None) -> list[Path]:
     folders = [get_package_folder(), *([Path(config_dir)] if config_dir else [])]
     return sorted(path for folder in folders for path in (folder / group).glob("*.yaml"))
 
@@ -130,23 +123,70 @@ def _list_keys(node: object, prefix: str) -> list[str]:
     return [key for name, child in node.items() for key in (f"{prefix}{name}", *_list_keys(child, f"{prefix}{name}."))]
 
 
-def _list_composed_keys(key: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:
-    """List the keys of the config that some overrides compose, without one of them."""
+def get_package_folder() -> Path:
+    """Return the folder of the configs that come with cfeval."""
+    return Path(str(resources.files("cfeval_cli.conf").joinpath("run.yaml"))).parent
+
+
+def explain_hydra_error(error: Exception, overrides: Sequence[str] = (), config_dir: str | None = None) -> str:
+    """Return what is wrong with some overrides that Hydra refuses, and the closest names that exist."""
+    message = str(error).strip()
+    with packaged_configs():
+        if match := re.search(r"Could not override '([^']+)'", message):
+            return _explain_unknown_setting(match[1], overrides, config_dir)
+        if "Cannot merge" in str(error.__cause__) and (match := re.search(r"merging override \+*([^=]+)=", message)):
+            return (
+                f"{match[1]} is a list in the yaml and a mapping here, or the reverse. Remove the first and add the "
+                f"second: '~{match[1]}' '+{match[1]}=…'"
+            )
+        if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
+            group, name = match.groups()
+            options = list_options(group, config_dir)
+            return describe_renamed_option(group, name) or (
+                f"there is no {group} {name!r}.{did_you_mean(name, options)} There is: {', '.join(options)}."
+            )
+    cause = f" {error.__cause__}" if error.__cause__ else ""
+    return " ".join(f"{message}{cause}".split())
+
+
+def _explain_unknown_setting(key: str, overrides: Sequence[str], config_dir: str | None) -> str:
+    values = (word.partition("=")[2] for word in overrides if word.partition("=")[0] == key)
+    if message := describe_renamed_setting(key, next(values, "…")):
+        return message
     cfg = _compose_without(key, overrides, config_dir)
-    return [] if cfg is None else _list_keys(OmegaConf.to_container(cfg, resolve=False), "")
+    if message := _explain_component_setting(cfg, key):
+        return message
+    group, _, rest = key.partition(".")
+    option = rest.partition(".")[0]
+    if option != rest and option in list_options(group, config_dir):
+        advice = f"choose {group}={option}" if "_target_" in cfg[group] else f"add it to {group}=[…]"
+        return f"{key} is a setting of {group} {option!r}, which is not chosen: {advice}."
+    known_keys = _list_keys(OmegaConf.to_container(cfg, resolve=False), "")
+    return f"there is no setting {key!r}.{did_you_mean(key, known_keys)} See cfeval run --cfg job."
 
 
-def explain_unknown_setting(key: str, overrides: Sequence[str] = (), config_dir: str | None = None) -> str:
-    """Say how to give a class a setting that its yaml lacks, or what it has instead; empty if there is no class."""
-    cfg, (parent, _, name) = _compose_without(key, overrides, config_dir), key.rpartition(".")
-    node = None if cfg is None or not parent else OmegaConf.select(cfg, parent)
-    if isinstance(node, DictConfig) and "_target_" not in node and _is_in_component(cfg, parent):
-        return f"{parent} has no {name!r}.{did_you_mean(name, map(str, node))} To add it, write +{key}=…"
-    target = str(node.get("_target_") or "") if isinstance(node, DictConfig) else ""
-    if not target:
+def _compose_without(key: str, overrides: Sequence[str], config_dir: str | None) -> DictConfig:
+    """Compose a config without the override of one setting; without all overrides if another is wrong too."""
+    others = [word for word in overrides if word.partition("=")[0] != key and not word.startswith("hydra")]
+    try:
+        return compose_run(others, config_dir)
+    except Exception:
+        return compose_run([])
+
+
+def _explain_component_setting(cfg: DictConfig, key: str) -> str:
+    """Return how to give a component a setting that its yaml lacks, or what it has instead; empty for other keys."""
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(cfg, parent) if parent else None
+    if not isinstance(node, DictConfig):
         return ""
-    if isinstance(node, DictConfig) and name in node:
+    if "_target_" not in node:
+        is_setting = any("_target_" in OmegaConf.select(cfg, above) for above in _list_parents(parent))
+        close = did_you_mean(name, map(str, node))
+        return f"{parent} has no {name!r}.{close} To add it, write +{key}=…" if is_setting else ""
+    if name in node:
         return f"{key} is a mapping in the yaml: to add to it, write +{key}=…"
+    target = str(node["_target_"])
     if target.startswith("cfeval_cli."):  # other classes are not imported for the sake of a message
         parameters = list(signature(get_object(target)).parameters)
         if name not in parameters:
@@ -155,67 +195,10 @@ def explain_unknown_setting(key: str, overrides: Sequence[str] = (), config_dir:
     return f"the yaml lists no setting {name!r} of {target}: to give it one, write +{key}=…"
 
 
-def _is_in_component(cfg: DictConfig | None, key: str) -> bool:
-    """Return whether a mapping belongs to the settings of a class, so that its keys are the user's to choose."""
-    while "." in key:
-        key = key.rpartition(".")[0]
-        node = OmegaConf.select(cfg, key) if cfg is not None else None
-        if isinstance(node, DictConfig) and "_target_" in node:
-            return True
-    return False
-
-
-@lru_cache(maxsize=2)
-def _compose_cached(overrides: tuple[str, ...], config_dir: str | None) -> DictConfig:
-    """Compose a config to be read only: one message looks up the same config more than once."""
-    return compose_run(overrides, config_dir)
-
-
-def _compose_without(key: str, overrides: Sequence[str], config_dir: str | None) -> DictConfig | None:
-    """Compose a config without the override of one setting; None if another override is wrong too."""
-    others = (word for word in overrides if word.partition("=")[0] != key and not word.startswith("hydra"))
-    try:
-        return _compose_cached(tuple(others), config_dir)
-    except Exception:
-        return None
-
-
-def get_package_folder() -> Path:
-    """Return the folder of the configs that come with cfeval."""
-    return Path(str(resources.files("cfeval_cli.conf").joinpath("run.yaml"))).parent
-
-
-def explain_hydra_error(error: Exception, overrides: Sequence[str] = (), config_dir: str | None = None) -> str:
-    """Return Hydra's message about some overrides, with the closest names that exist."""
-    message = str(error).strip()
-    with packaged_configs():
-        if match := re.search(r"Could not override '([^']+)'", message):
-            values = (word.partition("=")[2] for word in overrides if word.partition("=")[0] == match[1])
-            if renamed := describe_renamed_setting(match[1], next(values, "…")):
-                return renamed
-            if advice := explain_unknown_setting(match[1], overrides, config_dir):
-                return advice
-            known = list_settings(config_dir)
-            if match[1] in known and match[1].count(".") > 1:
-                group, name = match[1].split(".")[:2]
-                return f"{match[1]} is a setting of {group} {name!r}, which is not chosen: add it to {group}=[…]."
-            close = did_you_mean(
-                match[1], dict.fromkeys([*known, *_list_composed_keys(match[1], overrides, config_dir)])
-            )
-            return f"there is no setting {match[1]!r}.{close} See cfeval run --cfg job."
-        if "Cannot merge" in str(error.__cause__) and (match := re.search(r"merging override \+*([^=]+)=", message)):
-            return (
-                f"{match[1]} is a list in the yaml and a mapping here, or the reverse. Remove the first and add the "
-                f"second: '~{match[1]}' '+{match[1]}=…'"
-            )
-        if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
-            group, name = match.groups()
-            if renamed := describe_renamed_option(group, name):
-                return renamed
-            there = list_options(group, config_dir)
-            return f"there is no {group} {name!r}.{did_you_mean(name, there)} There is: {', '.join(there)}."
-    cause = f" {error.__cause__}" if error.__cause__ else ""
-    return " ".join(f"{message}{cause}".split())
+def _list_parents(key: str) -> list[str]:
+    """Return the keys of all mappings around a key: a and a.b of a.b.c."""
+    parts = key.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
 
 
 _PLAIN_WORD = re.compile(r"[A-Za-z_][\w.-]*")  # Hydra reads these as text without quotes, except the following.

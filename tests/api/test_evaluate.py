@@ -153,7 +153,7 @@ def test_components_are_given_as_objects_and_the_folder_is_made(frames, here, ca
     again = {"explainers": ["omission", LastFeature(), LastFeature()], "settings": QUICK}
     with pytest.raises(UserError, match="two objects have the name last_feature"):
         evaluate(predict_proba, *frames, label="paid", **again)
-    with pytest.raises(UserError, match=r"metric\.posix_path: PosixPath is no Metric: derive it from"):
+    with pytest.raises(UserError, match=r"metric\.posix_path: PosixPath is not a Metric: derive it from"):
         evaluate(predict_proba, *frames, label="paid", metrics=["recall", Path()], settings=QUICK)
 
 
@@ -182,7 +182,7 @@ def test_what_others_have_set_is_as_it_was(frames, here):
     ("change", "message"),
     [
         ({"label": "payed"}, "label='payed' is not a column of train. Did you mean paid?"),
-        ({"k": 9}, "k=9 is more than the 4 features of data"),
+        ({"k": 9}, "k=9 exceeds the 4 features of data"),
         ({"k": 1, "settings": {"k": 2}}, "k is given twice"),
         ({"settings": {"model": "tree"}}, "evaluate(…) takes the model from its arguments"),
         ({"settings": {"model.batchsize": 3}}, "there is no setting model.batchsize. Did you mean batch_size?"),

@@ -51,7 +51,7 @@ def test_threads_and_warnings_are_as_before_after_a_run(toy, settings, tmp_path,
     [
         ({"kk": 1}, "there is no setting 'kk'. Did you mean k?"),
         ({"explainer": ["lmie"]}, "there is no explainer 'lmie'. Did you mean lime?"),
-        ({"k": 9}, "k=9 is more than the 4 features of toy"),
+        ({"k": 9}, "k=9 exceeds the 4 features of toy"),
     ],
 )
 def test_a_mistake_is_one_message_and_leaves_no_folder(toy, settings, tmp_path, changes, message):

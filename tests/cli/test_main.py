@@ -101,7 +101,7 @@ def one_message(done):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["k=13"], "k=13 is more than the 4 features of toy"),  # of the data; tests/settings has others
+        (["k=13"], "k=13 exceeds the 4 features of toy"),  # of the data; tests/settings has others
         (["explainer=[lr,lmie]"], "there is no explainer 'lmie'. Did you mean lime?"),  # of Hydra, and more below
         (["--experimental-rerun", "x.pickle"], "unpickles"),
     ],

@@ -259,9 +259,12 @@ def test_three_classes(place):
         (["search=exact"], "needs a logit that is linear in the embeddings"),
         (["distance.space=embedding"], "distance.space=embedding needs embeddings, which this model (Box)"),
         (["explainer.omission.removal=zero"], "explainer.omission: removal=zero: needs embeddings"),
-        (["explainer=[lr]"], "leaves nobody to explain this model: lr needs a logit that is a sum of effects"),
+        (["explainer=[lr]"], "no explainer is applicable to this model: lr needs a logit that is a sum of effects"),
         (["model=quiet", "search.pick=largest_drop"], "needs probabilities, but this model returns labels only"),
-        (["model=quiet", "metric=[c_soft]"], "metric=[…] leaves nothing to be judged: c_soft needs probabilities"),
+        (
+            ["model=quiet", "metric=[c_soft]"],
+            "no metric to be judged is applicable to this model: c_soft needs probabilities",
+        ),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )

@@ -33,7 +33,7 @@ def study(request, adults):
         pytest.skip(f"no source has the data: {error}")
     dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
     model = made.model.fit(dataset, made.settings.seed)
-    return create_context(made.applied(ModelSpec(dataset, type(model))), dataset, model)
+    return create_context(made.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def found_by(study, search, features, level):

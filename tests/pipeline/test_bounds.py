@@ -18,7 +18,7 @@ from tests.problems import logit, make_dataset, make_linear, sigmoid
 
 def context(dataset, model, *overrides):
     plan = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides)
-    return create_context(plan.applied(ModelSpec(dataset, type(model))), dataset, model)
+    return create_context(plan.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def truths(made):

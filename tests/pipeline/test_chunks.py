@@ -95,7 +95,7 @@ class Small(Discrete):
 class TruthComputed:
     def compute(self, model, executor, cache):
         chosen = ("truth=[contrast,shapley]", "explainer=[random]", "reference=null")
-        plan = inside.planned("cache=off", *chosen).applied(ModelSpec(DATASET, Model))
+        plan = inside.planned("cache=off", *chosen).restrict_to(ModelSpec(DATASET, Model))
         context = create_context(replace(plan, executor=executor), DATASET, model, cache)
         truth.compute_truths(replace(context, rows=ROWS, subject_hash="the same"), lambda _: None)
 

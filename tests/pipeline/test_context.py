@@ -33,7 +33,7 @@ MODEL = make_linear(DATASET)
 def plan():
     truths = "truth=[signed,shapley,contrast,absolute]"
     made = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2", truths)
-    return made.applied(ModelSpec(DATASET, type(MODEL)))
+    return made.restrict_to(ModelSpec(DATASET, type(MODEL)))
 
 
 def changed(plan, **settings):
@@ -191,7 +191,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
 
 def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
     made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "explainer_stability=9")
-    made = made.applied(ModelSpec(DATASET, type(MODEL)))
+    made = made.restrict_to(ModelSpec(DATASET, type(MODEL)))
     context = create_context(made, DATASET, MODEL)
     part, rows = robustness.sample_instances(context)
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9

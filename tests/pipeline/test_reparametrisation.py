@@ -70,7 +70,7 @@ def searched(context, explained):
 def ran(dataset, model, *overrides):
     fixed = ["cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "reparametrisations=2"]
     plan = planned(*fixed, *unless([SCORED], overrides), *overrides)
-    context = create_context(plan.applied(ModelSpec(dataset, type(model))), dataset, model)
+    context = create_context(plan.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
     return searched(
         context, {name: explain.explain_instances(context, name, {}, lambda _: None) for name in plan.explainers}
     )

@@ -24,7 +24,7 @@ SETTINGS = ("cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "metric=f
 def scored(silent):
     """Scores, summary and account of three explainers, of which one is silent about some instances."""
     plan = planned(*SETTINGS)
-    context = create_context(plan.applied(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
+    context = create_context(plan.restrict_to(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
     explained = {name: explain.explain_instances(context, name, {}, lambda _: None) for name in context.plan.explainers}
     told = explained["lr"].explanation
     features = np.where(np.isin(np.arange(N), silent)[:, None], NO_FEATURE, told.features)
@@ -77,7 +77,7 @@ def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there
 
     monkeypatch.setattr(scratch, "_SLAB", 8)
     plan = planned(*SETTINGS)
-    context = create_context(plan.applied(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
+    context = create_context(plan.restrict_to(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
     metrics = {"coverage": Watching(context.plan.metrics["coverage"])}
     context = replace(context, plan=replace(context.plan, metrics=metrics))
     done = {"random": explain.explain_instances(context, "random", {}, lambda _: None)}

@@ -18,7 +18,7 @@ TABLE, TEXT = make_dataset([9] * 8, n=60, seed=2), make_text(width=8, words=30, 
 
 def study_of(dataset, explainer=None):
     model = random_linear(dataset, 7, 3)
-    plan = planned("cache=off", "n_jobs=1", "explainer=[random]").applied(ModelSpec(dataset, type(model)))
+    plan = planned("cache=off", "n_jobs=1", "explainer=[random]").restrict_to(ModelSpec(dataset, type(model)))
     return create_context(replace(plan, explainers={"mine": explainer or File("mine.csv")}), dataset, model)
 
 

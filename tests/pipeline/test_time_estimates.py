@@ -106,7 +106,7 @@ class BlackBox:
 
 def context(model, *overrides):
     plan = planned("cache=off", "n_jobs=1", *overrides)
-    return create_context(plan.applied(ModelSpec(TABLE, type(model))), TABLE, model)
+    return create_context(plan.restrict_to(ModelSpec(TABLE, type(model))), TABLE, model)
 
 
 def test_the_settings_are_named_by_their_keys():

@@ -26,7 +26,7 @@ def studied(model, dataset, *overrides):
         "explainer=[random]",
         "truth.shapley.budget=60",
     )
-    plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).applied(ModelSpec(dataset, type(model)))
+    plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).restrict_to(ModelSpec(dataset, type(model)))
     return create_context(plan, dataset, model)
 
 

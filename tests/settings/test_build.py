@@ -1,4 +1,4 @@
-"""Every yaml composes and instantiates, every component has a yaml and a test, and bad settings are named."""
+"""Every yaml composes and instantiates, every component has a yaml and a test, and wrong settings are named."""
 
 import importlib
 import inspect
@@ -105,7 +105,7 @@ def composed(group, name):
 
 
 @pytest.mark.parametrize(("group", "target"), list(components()))
-def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(group, target):
+def test_every_component_has_a_test_and_a_yaml_with_all_its_settings(group, target):
     names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in GROUPED]
     module = target.split(".")[2]  # most often the yaml is named as the module is
     names.sort(key=lambda name: name != module)
@@ -120,14 +120,14 @@ def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(
     assert f"from {module} import" in tests and name in tests, f"tests/{group} has no test of {name}"
 
 
-def test_a_component_is_named_by_its_own_file():
+def test_a_component_has_the_name_of_its_file():
     for path in YAMLS:
         if path.parts[0] in SEVERAL:
             keys = {key for key in OmegaConf.load(CONF / path) if key != "defaults"}
             assert keys <= {KEYS.get(path.stem, path.stem)}
 
 
-def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
+def test_ladder_and_paper_stand_for_several_explainers():
     assert list(plan("explainer=[paper,ladder]").explainers) == SIX + RUNGS
     made = plan("explainer=[ladder,lr]", "explainer.ladder.rungs=3", "truth=[contrast]")
     assert list(made.explainers) == ["lr", "ladder_1", "ladder_0.5", "ladder_0"] and made.graded_truth == "contrast"
@@ -155,7 +155,7 @@ def test_the_papers_experiments(name, dataset, k, explainers, levels):
     assert sorted(path.stem for path in (CONF / "experiment").glob("table*.yaml")) == papers
 
 
-def test_lime_lists_what_speaks_for_the_prediction_first_and_in_the_papers_experiments_what_is_large():
+def test_lime_ranks_by_signed_score_and_in_the_papers_experiments_by_absolute_score():
     assert plan("explainer=lime").explainers["lime"].order == "signed"
     papers = ("explainer=paper", "experiment=table1_adults", "experiment=table1_movie_reviews", "experiment=table3")
     assert {plan(chosen).explainers["lime"].order for chosen in papers} == {"absolute"}
@@ -198,7 +198,7 @@ def test_settings_of_a_removal_reach_the_explainers_that_use_it():
 
 
 @pytest.mark.parametrize("group", ["Truth", "Removal", "Explainer", "Search", "Distance", "Metric", "Trainable"])
-def test_a_component_that_is_none_of_its_group_is_refused(group):
+def test_a_component_of_another_kind_is_refused(group):
     keys = {"Trainable": "model", "Search": "search", "Distance": "distance"}
     several = {
         "Truth": "truth.signed",
@@ -209,7 +209,9 @@ def test_a_component_that_is_none_of_its_group_is_refused(group):
     key = keys.get(group) or several[group]
     cfg = inside.composed("truth=[signed]")
     OmegaConf.update(cfg, key, {"_target_": "pathlib.PurePosixPath"}, merge=False)
-    with pytest.raises(UserError, match=rf"{key}: pathlib\.PurePosixPath is no {group}: .*(derive it from|have fit)"):
+    with pytest.raises(
+        UserError, match=rf"{key}: pathlib\.PurePosixPath is not a {group}: .*(derive it from|have fit)"
+    ):
         build.build_plan(cfg)
 
 
@@ -224,7 +226,7 @@ def test_the_papers_experiments_score_each_explainer_on_its_own_instances(experi
     assert (made.settings.support, made.settings.resamples) == ("own", 2000) and set(made.metrics) == set(METRICS)
 
 
-def test_by_default_support_is_common_and_as_many_resamples_are_drawn_as_it_takes():
+def test_by_default_support_is_common_and_resamples_are_automatic():
     assert (plan().settings.support, plan().settings.resamples) == ("common", "auto")
     assert "proximity_flips" in plan().metrics and plan("resamples=0").settings.resamples == 0
     assert [name for name, one in plan("explainer=[paper,ladder]").explainers.items() if one.is_control] == [
@@ -233,20 +235,20 @@ def test_by_default_support_is_common_and_as_many_resamples_are_drawn_as_it_take
     ]
 
 
-def test_coverage_and_convergence_and_what_is_fixed_are_always_told():
+def test_fixed_converged_and_coverage_are_part_of_every_run():
     assert list(plan("metric=[c]").metrics) == ["c", "fixed", "converged", "coverage"]
 
 
-def test_moved_embeddings_go_neither_up_nor_down():
+def test_searches_in_embeddings_refuse_features_with_a_direction():
     dataset = make_mixed(0, n=12)
     number = next(j for j, feature in enumerate(dataset.features) if feature.kind == "number")
     features = [replace(f, allowed_change="down" if j == number else "any") for j, f in enumerate(dataset.features)]
     spec = ModelSpec(replace(dataset, features=tuple(features)), LinearModel)
-    assert plan("search=discrete").applied(spec)
+    assert plan("search=discrete").restrict_to(spec)
     name = features[number].name
     for search in ("continuous", "exact"):
         with pytest.raises(UserError, match=rf"dataset\.only\.{name}=down: a moved embedding.*search=discrete"):
-            plan(f"search={search}").applied(spec)
+            plan(f"search={search}").restrict_to(spec)
 
 
 def test_settings_reach_the_components():
@@ -357,7 +359,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["explainer=[file]", "explainer.file.path=/"], "explainer.file: path: the folder / has no file of .csv"),
     ],
 )
-def test_bad_settings_are_named(overrides, message):
+def test_wrong_settings_are_named(overrides, message):
     told = " ".join(overrides)
     beside = [f"{key}={value}" for key, value in FEW.items() if key not in told]  # few others, where none is spoken of
     with pytest.raises(UserError, match=message):
@@ -365,7 +367,7 @@ def test_bad_settings_are_named(overrides, message):
 
 
 @pytest.mark.parametrize("group", ["explainer", "metric", "truth", "removal"])
-def test_a_group_of_which_nothing_is_chosen_is_named(group):
+def test_an_empty_group_is_refused(group):
     with pytest.raises(UserError, match=rf"{group}=\[\] chooses nothing"):
         plan(f"{group}=[]")
 
@@ -373,24 +375,24 @@ def test_a_group_of_which_nothing_is_chosen_is_named(group):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["k=4"], "k=4 is more than the 3 features of toy"),
+        (["k=4"], "k=4 exceeds the 3 features of toy. Use k ≤ 3"),
         (["n_explain=21"], "n_explain=21 is more than the 20 test instances"),
         (["search.max_candidates=3"], "max_candidates=3 is too small: k=1 can need 4"),
         (["explainer.omission.removal=mask"], "explainer.omission: removal=mask"),
         (["search=exact", "distance.space=onehot"], "distance.space=onehot cannot measure moved embeddings"),
     ],
 )
-def test_what_the_data_cannot_give_is_refused(overrides, message):
+def test_settings_that_the_data_do_not_allow_are_refused(overrides, message):
     with pytest.raises(UserError, match=message):
-        plan(*overrides).applied(ModelSpec(make_dataset([4, 3, 2]), LinearModel))
+        plan(*overrides).restrict_to(ModelSpec(make_dataset([4, 3, 2]), LinearModel))
 
 
-def test_an_abbreviation_of_ones_own_that_is_used_is_taken():
+def test_a_key_that_another_setting_refers_to_is_accepted():
     assert plan("+mine=3", "k=${mine}").settings.k == 3
     assert plan("+mine={a:4}", "k=${mine.a}").settings.k == 4
 
 
-def test_where_hydra_knows_it_the_file_is_named():
+def test_messages_name_the_file_if_hydra_knows_it():
     from types import SimpleNamespace
 
     choices = {"dataset": "adults", "explainer": ["lime", "lr"]}
@@ -411,11 +413,11 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
     yamls = {path.stem for path in YAMLS if path.parts[0] == "explainer"}
     assert yamls - field == {"paper", "field", "ladder", "file", "omission", "lime_package"} and field <= yamls
     table, text = make_dataset([4, 3, 2]), make_text()
-    made = plan("explainer=field").applied(ModelSpec(table, LinearModel))
+    made = plan("explainer=field").restrict_to(ModelSpec(table, LinearModel))
     assert len(made.explainers) == 16 and made.absent.explainers == {"omission_mask": "toy has no mask token"}
-    told = plan("explainer=field", "search=continuous").applied(ModelSpec(text, LinearModel))
+    told = plan("explainer=field", "search=continuous").restrict_to(ModelSpec(text, LinearModel))
     assert len(told.explainers) == 16 and list(told.absent.explainers) == ["nearest_truth"]
-    black = plan("explainer=field").applied(ModelSpec(table, BlackBox))
+    black = plan("explainer=field").restrict_to(ModelSpec(table, BlackBox))
     able = {
         "random",
         "omission_marginal",
@@ -436,7 +438,7 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
 def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
     from cfeval_cli.model import external
 
-    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), getattr(external, kind)))
+    made = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), getattr(external, kind)))
     able = ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert list(made.explainers) == (able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"])
     labels_only, sampled = "but this model returns labels only", "needs model evaluations for every instance (shapley)"
@@ -445,26 +447,27 @@ def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
     assert list(made.truths) == (["shapley", "contrast"] if kind == "ProbabilityModel" else [])
 
 
-def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left_out():
+def test_a_white_box_has_all_explainers_and_lacks_only_removals_that_need_a_mask():
     spec = ModelSpec(make_dataset([4, 3, 2]), LinearModel)
-    made = plan().applied(spec)
+    made = plan().restrict_to(spec)
     assert list(made.explainers) == SIX and list(made.metrics) == list(plan().metrics)
     truths = {"used": "needs a model that was trained without some of the features (model.blind)"}
-    assert plan("truth=[signed,used]").applied(spec).absent.truths == truths
+    assert plan("truth=[signed,used]").restrict_to(spec).absent.truths == truths
     assert made.absent == Absences(removals={"mask": "toy has no mask token"})
     assert list(made.truths) == ["shapley", "contrast"]
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
 
 
-def test_a_black_box_is_explained_by_whom_it_can_answer():
-    made = plan("truth=[signed,shapley,contrast,absolute,used]").applied(ModelSpec(make_dataset([4, 3, 2]), BlackBox))
+def test_a_black_box_has_the_explainers_that_need_probabilities_only():
+    spec = ModelSpec(make_dataset([4, 3, 2]), BlackBox)
+    made = plan("truth=[signed,shapley,contrast,absolute,used]").restrict_to(spec)
     assert list(made.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert set(made.absent.explainers) == {"lr"} and set(made.absent.removals) == {"zero", "mask"}
     assert list(made.truths) == ["shapley", "contrast"]
     assert set(made.absent.truths) == {"signed", "absolute", "used"} and made.absent.metrics == {}
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
     assert all("black box" in made.absent.truths[name] for name in ("signed", "absolute"))
-    none = plan("truth=[signed,used]").applied(ModelSpec(make_dataset([4, 3, 2]), BlackBox))
+    none = plan("truth=[signed,used]").restrict_to(spec)
     assert none.truths == {} and set(none.absent.metrics) == {"recall", "hit"}
     assert not {"recall", "hit"} & set(none.metrics)
 
@@ -476,8 +479,8 @@ class Silent:
         raise AssertionError
 
 
-def test_a_model_that_only_predicts_is_searched_with_labels():
-    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), Silent))
+def test_a_model_of_labels_only_is_searched_with_labels():
+    made = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), Silent))
     assert list(made.explainers) == ["random", "anchor", "decision_boundary"]
     assert made.levels == (Access.LABEL,)
     judged = {name for name, metric in made.metrics.items() if metric.role == "judged"}
@@ -490,15 +493,15 @@ def test_a_model_that_only_predicts_is_searched_with_labels():
         (["search=continuous"], "search: .*gradients"),
         (["search=exact"], "search: exact search .*linear"),
         (["distance.space=embedding"], "distance.space=embedding .*embeddings"),
-        (["explainer=[lr]"], "leaves nobody to explain this model: lr "),
+        (["explainer=[lr]"], "no explainer is applicable to this model: lr "),
         (["explainer=[omission]", "explainer.omission.removal=zero"], "explainer.omission: removal=zero"),
         (["search.pick=largest_drop", "model=logistic"], None),
     ],
 )
-def test_what_a_black_box_cannot_answer_is_refused(overrides, message):
+def test_settings_that_a_black_box_does_not_allow_are_refused(overrides, message):
     spec = ModelSpec(make_dataset([4, 3, 2]), BlackBox)
     if message is None:
-        assert plan(*overrides).applied(spec).levels == (Access.PROBABILITY,)
+        assert plan(*overrides).restrict_to(spec).levels == (Access.PROBABILITY,)
         return
     with pytest.raises(UserError, match=message):
-        plan(*overrides).applied(spec)
+        plan(*overrides).restrict_to(spec)

@@ -1,51 +1,48 @@
-"""The packaged configs, outside a run."""
+"""The packaged configs, outside a run, and what is said about overrides that Hydra refuses."""
 
 import pytest
-from hydra.errors import ConfigCompositionException
-from omegaconf import OmegaConf
 
 from cfeval_cli.settings import compose
 from tests import inside
 
 
-def test_options_and_settings_of_the_package_and_of_a_users_own_folder(tmp_path):
-    own = str(tmp_path)
+def explain(*overrides):
+    """Return the message about overrides that cannot be composed."""
+    with compose.packaged_configs(), pytest.raises(Exception) as raised:
+        compose.compose_run(overrides)
+    return compose.explain_hydra_error(raised.value, overrides)
+
+
+def test_options_include_those_of_a_users_own_folder(tmp_path):
     (tmp_path / "explainer").mkdir()
     (tmp_path / "explainer" / "mine.yaml").write_text("mine: {_target_: mine.Mine, depth: 3}\n")
     with compose.packaged_configs():
         assert {"adults", "movie_reviews", "wine"} <= set(compose.list_options("dataset"))
-        assert "mine" in compose.list_options("explainer", own)
+        assert "mine" in compose.list_options("explainer", str(tmp_path))
         assert "mine" not in compose.list_options("explainer")
-        known = compose.list_settings(own)
-        assert {"k", "search.pick", "explainer.lime.n_samples", "explainer.mine.depth"} <= set(known)
-        every = [f"{group}=[{','.join(compose.list_options(group, own))}]" for group in ("explainer", "metric")]
-        composed = OmegaConf.to_container(compose.compose_run([*every, "k=3"], own), resolve=False)
-        assert set(known) == set(compose._list_keys(composed, "")) and composed["k"] == 3  # as Hydra would, at length
+        assert compose.compose_run(["explainer=[mine]"], str(tmp_path)).explainer.mine.depth == 3
+
+
+def test_default_options_and_top_level_keys_are_those_of_the_composed_config():
     assert compose.list_default_options("explainer") == list(inside.composed().explainer)
     assert compose.list_default_options("search") == ["discrete"]
+    assert {str(key) for key in inside.composed()} <= compose.list_top_level_keys()
+    assert {"k", "fact", "explainer"} <= compose.list_top_level_keys()
 
 
-@pytest.mark.parametrize(("key", "close"), [("dataset.only.age", ""), ("dataset.features.agee", " Did you mean age?")])
-def test_an_entry_of_a_mapping_is_offered_with_a_plus(key, close):
-    parent, _, name = key.rpartition(".")
-    with compose.packaged_configs():
-        assert (
-            compose.explain_unknown_setting(key, [f"{key}=up"])
-            == f"{parent} has no {name!r}.{close} To add it, write +{key}=…"
-        )
-
-
-def test_a_setting_that_the_yaml_of_a_class_lacks_is_offered_with_a_plus():
-    overrides = ["model=estimator", "model.estimator.max_iter=5", "hydra.run.dir=x"]
-    with compose.packaged_configs():
-        advice = compose.explain_unknown_setting("model.estimator.max_iter", overrides)
-        assert advice.endswith("write +model.estimator.max_iter=…") and "HistGradientBoostingClassifier" in advice
-        for key in ("model.encodr", "kk", "nothing.at.all"):
-            assert compose.explain_unknown_setting(key, overrides) == ""
-        assert compose.explain_unknown_setting("model.estimator.x", ["model=nonesuch", "kk=1"]) == ""
-
-
-def test_an_unknown_setting_is_compared_with_those_of_the_composed_config():
-    error = ConfigCompositionException("Could not override 'model.encodr'.")
-    message = compose.explain_hydra_error(error, ["model=estimator", "model.encodr=native"])
-    assert message.startswith("model has no setting 'encodr'. Did you mean encoder? There is: estimator, encoder, ")
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["dataset.only.age=up"], "dataset.only has no 'age'. To add it, write +dataset.only.age=…"),
+        (["dataset.features.agee=up"], "dataset.features has no 'agee'. Did you mean age? To add it, write +dataset."),
+        (["model=estimator", "model.estimator.max_iter=5"], "to give it one, write +model.estimator.max_iter=…"),
+        (["model=estimator", "model.encodr=native"], "model has no setting 'encodr'. Did you mean encoder? There is: "),
+        (["model.estimator.max_iter=5"], "is a setting of model 'estimator', which is not chosen: choose model=estima"),
+        (["explainer.ladder.rungs=3"], "is a setting of explainer 'ladder', which is not chosen: add it to explainer"),
+        (["kk=2"], "there is no setting 'kk'. Did you mean k? See cfeval run --cfg job."),
+        (["kk=2", "nothing.at.all=3"], "there is no setting 'kk'. Did you mean k? See cfeval run --cfg job."),
+        (["model=estimater"], "there is no model 'estimater'. Did you mean estimator? There is: additive, "),
+    ],
+)
+def test_a_wrong_override_is_explained(overrides, message):
+    assert message in explain(*overrides)

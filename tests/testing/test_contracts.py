@@ -50,13 +50,13 @@ def names(group):
 
 def one(group, name, kind, *overrides):
     """A component of a group that is chosen one at a time."""
-    return build.make(composed(f"{group}={name}", *QUICK.get(name, []), *overrides), group, kind)
+    return build.make_component(composed(f"{group}={name}", *QUICK.get(name, []), *overrides), group, kind)
 
 
 def member(group, name, kind, *overrides):
     """A component of a group that is chosen several at a time."""
     cfg = composed(f"{group}=[{name}]", *QUICK.get(name, []), *overrides)
-    return build.make(cfg, f"{group}.{KEYS.get(name, name)}", kind)
+    return build.make_component(cfg, f"{group}.{KEYS.get(name, name)}", kind)
 
 
 @pytest.mark.parametrize("name", names("explainer"))
@@ -132,7 +132,7 @@ def test_caches(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["adults", *EXPECTED_COUNTS])
 def test_datasets(name):
-    dataset = build.make(composed(f"dataset={name}", "explainer=[random]"), "dataset")
+    dataset = build.make_component(composed(f"dataset={name}", "explainer=[random]"), "dataset")
     folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[2] / "data"))
     try:
         dataset.fetch(folder)
