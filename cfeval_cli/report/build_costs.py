@@ -29,7 +29,7 @@ def build_costs(ledger: pd.DataFrame, record: RunRecord) -> Table:
             Cell(count, form=COUNT),
             Cell(count / instances, form=_ROWS_EACH),
         ]
-        row_title = Title(f"{part}: {title}", (detail,) if detail else ()) if name else Title(part)
+        row_title = Title(f"{part}: {title}", (detail,) if detail else ()) if name else Title(part.replace("_", " "))
         blocks.setdefault(part, []).append(Row(row_title, cells))
     note = (
         f"{record.data.name}, {instances:,} instances. Seconds of one core; for cached explanations, those of their "
@@ -39,7 +39,7 @@ def build_costs(ledger: pd.DataFrame, record: RunRecord) -> Table:
 
 
 def build_stages(record: RunRecord) -> list[Table]:
-    """Build the seconds of each stage of a run; no table if they are not known."""
+    """Build the seconds of each stage of a run; no table if they were not recorded."""
     seconds: dict[str, float] = {}
     for entry in record.stages:
         seconds[entry.stage] = seconds.get(entry.stage, 0.0) + entry.seconds

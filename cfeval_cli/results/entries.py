@@ -178,7 +178,7 @@ def explain_missing_correlations(record: RunRecord) -> str:
     roles = {metric.role for metric in record.metrics.values()}
     if record.truths_absent and not record.truths:
         reason = next(iter(record.truths_absent.values()))
-        return f"no truth is known of this model: each {reason}"
+        return f"this model has no ground truth: each {reason}"
     if "truth" not in roles:
         return "neither ground truth (recall, hit) is among the metrics"
     return "" if "judged" in roles else "no metric to be judged is among the metrics"

@@ -53,6 +53,6 @@ def _explain_unknown_inputs(plan: Plan) -> str:
     components = plan.components.items()
     unknown = [key for key, component in components if hash_component(component, hash_folders=False) is None]
     if not unknown:
-        return "the inputs of the earlier run were not known"
+        return "the earlier run did not record its inputs"
     hint = " (model.depends names the files that a model reads)" if "depends" in vars(plan.model) else ""
-    return f"it is not known what {', '.join(unknown)} depends on{hint}"
+    return f"the dependencies of {', '.join(unknown)} are not declared{hint}"

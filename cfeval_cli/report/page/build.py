@@ -118,7 +118,7 @@ class Report:
         facts = [
             ("data", data.name), ("instances", f"{record.instances:,}"), ("explainers", str(len(record.explainers))),
             ("k", str(settings.k)), ("seed", str(settings.seed)), ("search", record.search),
-            ("ground truth", ", ".join(settings.truth) if record.truths else "not known"),
+            ("ground truth", ", ".join(settings.truth) if record.truths else "none"),
             ("test accuracy", f"{record.accuracy['test']:.1%}{describe_baselines(record)}"),
         ]  # fmt: skip
         return render_page(

@@ -89,7 +89,7 @@ def list_provenance(record: RunRecord) -> list[tuple[str, str]]:
         ("Split", ", ".join(f"{name} {size:,}" for name, size in record.splits.items())),
         ("Accuracy", accuracies + (f"; paper: {paper_accuracy:.2%}" if paper_accuracy else "")),
         ("Largest class", ", ".join(f"{name} {value:.2%}" for name, value in record.majority.items())),
-        ("AUC", ", ".join(f"{name} {value:.3f}" for name, value in record.auc.items()) or "not known"),
+        ("AUC", ", ".join(f"{name} {value:.3f}" for name, value in record.auc.items()) or "not computed"),
         ("Search", record.setup),
         ("Settings", ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())),
         ("Explainers", shown),
@@ -97,7 +97,7 @@ def list_provenance(record: RunRecord) -> list[tuple[str, str]]:
         ("Duration", f"{record.seconds:.1f} s"),
         ("Versions", ", ".join(versions)),
         ("Commit", record.git_commit or "an installed copy"),
-        ("Inputs", record.inputs or "not known"),
+        ("Inputs", record.inputs or "not determined"),
     ]
 
 
