@@ -6,10 +6,9 @@ matplotlib is imported when a plot is drawn: a run that draws none does not wait
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass, field
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 # the colours of Okabe and Ito, for all kinds of colour vision, with a darker yellow for white paper
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#B8A800")
 MARKS = "os^Dv*PX<>"  # for print in black
-_SALT = 121835  # gives all explainers of cfeval different looks, and those of the paper different colours and marks
 INK = "#444444"
 GRID = "#dddddd"
 _DPI = 200  # dots per inch of a png
@@ -93,26 +91,16 @@ class Look:
 
     colour: str
     mark: str
-    hollow: bool = False
 
     @property
     def marker_options(self) -> dict[str, Any]:
         """The arguments for matplotlib."""
-        return {"color": self.colour, "marker": self.mark} | ({"markerfacecolor": "white"} if self.hollow else {})
+        return {"color": self.colour, "marker": self.mark}
 
 
-def assign_looks(names: Sequence[str]) -> dict[str, Look]:
-    """Return the look of each explainer, which depends on its name alone.
-
-    If two names have the same look by chance, the later one is hollow.
-    """
-    looks: dict[str, Look] = {}
-    for name in sorted(names):
-        number = int.from_bytes(blake2b(f"{_SALT} {name}".encode(), digest_size=8).digest(), "big")
-        mark, colour = divmod(number, len(COLOURS))
-        look = Look(COLOURS[colour], MARKS[mark % len(MARKS)])
-        looks[name] = replace(look, hollow=look in looks.values())
-    return looks
+def assign_looks(names: Iterable[str]) -> dict[str, Look]:
+    """Return the look of each explainer of a run by its position; the first 40 all differ."""
+    return {name: Look(COLOURS[i % len(COLOURS)], MARKS[i % len(MARKS)]) for i, name in enumerate(names)}
 
 
 @contextmanager
@@ -238,7 +226,7 @@ def _draw_crosses(
 
     Lines are indexed by explainer.
     """
-    looks = assign_looks(names)
+    looks = assign_looks(record.explainers)
     common = [name for name in names if name in x_lines.index and name in y_lines.index]
     x_lines, y_lines = x_lines.loc[common], y_lines.loc[common]
     x, y = x_lines["value"], y_lines["value"]
@@ -256,7 +244,7 @@ def _draw_scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """Draw a panel for each metric with a dot for each explainer."""
     names = list(dict.fromkeys(metrics["explainer"]))
     titles = [escape_controls(record.explainers[name]) for name in names]
-    by_metric, looks = _group_by_metric(metrics, record), assign_looks(names)
+    by_metric, looks = _group_by_metric(metrics, record), assign_looks(record.explainers)
     figure, axes = make_panels(len(by_metric), 0.6 + 0.16 * max(2, len(names)))
     for i, (axis, (pair, lines)) in enumerate(zip(axes, by_metric, strict=True)):
         heights = [names.index(name) for name in lines["explainer"]]
@@ -414,7 +402,7 @@ def _draw_coefficient(axis: Axes, lines: pd.DataFrame, coefficient: _Coefficient
 
 def _draw_costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, truths: Sequence[Pair]) -> Plot:
     """Draw the agreement of each explainer with the ground truth against its cost."""
-    looks = assign_looks(list(dict.fromkeys(metrics["explainer"])))
+    looks = assign_looks(record.explainers)
     costs_of = costs[costs["part"] == "explainer"].set_index("name")
     figure = make_figure(WIDE, 0.6 + 2.2 * len(truths))
     kinds = (

@@ -270,7 +270,9 @@ def test_shap_values_of_class_1_are_noticed_and_the_report_is_told(frames, here)
 def test_results_of_unknown_inputs_are_kept_and_not_called_those_of_another_run(frames, here):
     more = {"explainers": ["random", "omission"], "metrics": ["validity"], "n_explain": 5, "into": here / "run"}
     evaluate(predict_proba, *frames, label="paid", settings=QUICK, **more)
-    with pytest.raises(UserError, match=r"Whether they are of this run is unknown.* what model depends on") as error:
+    with pytest.raises(
+        UserError, match=r"Whether they are of this run is unknown.* the dependencies of model are not declared"
+    ) as error:
         evaluate(predict_proba, *frames, label="paid", settings=QUICK, **more)
     assert "another run" not in str(error.value) and "redo=true" in str(error.value)
     evaluate(predict_proba, *frames, label="paid", settings=QUICK | {"redo": True}, **more)

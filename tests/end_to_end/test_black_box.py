@@ -167,7 +167,9 @@ def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
     assert (
-        frames["correlations"].empty and record["truths"] == {} and "no truth is known" in record["correlations_absent"]
+        frames["correlations"].empty
+        and record["truths"] == {}
+        and "has no ground truth" in record["correlations_absent"]
     )
     assert not {"model.npz", "truth.parquet"} & set(record["files"])
     metrics = frames["metrics"].set_index(["metric", "variant", "explainer"])
