@@ -1,6 +1,6 @@
-"""The best and the worst score that any explanation of size k could get, and what the best one names.
+"""The best and the worst value of each metric that explanations with k features can have, and their best feature sets.
 
-All sets of k features are tried where that is feasible; beyond, sets grow greedily by one feature.
+All sets of k features are enumerated where that is feasible; beyond, sets grow greedily by one feature.
 """
 
 from __future__ import annotations
@@ -21,273 +21,279 @@ from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.scores import MetricKey, Scores
 
 COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima", "telling"]
-_ENDS = ("", "_telling")  # of columns: over all instances, and over those that tell sets apart
+_TRUTH_SUFFIXES = ("", "_telling")  # of columns: over all instances, and over those whose sets differ in value
 
-_CHUNK = 1 << 14  # sets put before search and metrics at once
-_MOST = 1 << 19  # sets in all; beyond, fewer instances are tried
-_ROWS = 1 << 23  # rows put before a model that evaluates edits cheaply; an eighth of that before others
-_DRAWN = 300  # rows that a set takes where removal draws
-_GREEDY = 200  # instances at most for which sets are grown: every metric grows its own
-_SAME = 1e-12  # scores that differ by no more are equally good
+_MAX_SETS_PER_CALL = 1 << 14  # of search and metrics
+_MAX_SETS = 1 << 19  # in total; beyond, fewer instances are enumerated
+_MAX_ROWS = 1 << 23  # of a model that evaluates edits cheaply; an eighth of that for others
+_ROWS_PER_DRAWN_SET = 300  # where removal draws replacements
+_MAX_GREEDY_INSTANCES = 200  # each metric grows its own sets
+_TOLERANCE = 1e-12  # for rounding: values that differ by no more are equally good
 
 
 @dataclass(frozen=True)
-class Goal:
-    """A metric's variant, of which the extremes are wanted."""
+class Objective:
+    """A metric and variant whose extremes are computed."""
 
-    row: MetricKey
+    metric: MetricKey
     better: str
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Sets of features, several for each instance, and what they score."""
+class ScoredSets:
+    """Feature sets, several for each instance, and their scores."""
 
-    member: Ints  # (m,) which instance, ascending
+    owner: Ints  # (m,) the instance of each set, ascending
     features: Ints  # (m, k)
-    scores: Mapping[Goal, tuple[Floats, Floats]]  # numerator and denominator (m,); NaN where a metric says nothing
-    truth_shares: Mapping[str, Floats]  # (m,) the share of the reference features that a set has, by truth
+    scores: Mapping[Objective, tuple[Floats, Floats]]  # numerator and denominator (m,); NaN without a score
+    truth_shares: Mapping[str, Floats]  # (m,) by truth: the share of the reference features that a set has
 
-    def sets(self, some: Bools | slice = slice(None)) -> int:
-        """How many different sets there are among some, whatever the order of their features."""
-        return len(np.unique(np.column_stack([self.member[some], np.sort(self.features[some], axis=1)]), axis=0))
+    def count_sets(self, rows: Bools | slice = slice(None)) -> int:
+        """Return how many different sets there are, whatever the order of their features."""
+        return len(np.unique(np.column_stack([self.owner[rows], np.sort(self.features[rows], axis=1)]), axis=0))
 
-    def scored(self, goal: Goal) -> Bools:
-        """The sets (m,) of which a metric says something."""
-        return ~np.isnan(self.scores[goal][1])
+    def has_score(self, objective: Objective) -> Bools:
+        """Return whether each set (m,) has a score."""
+        return ~np.isnan(self.scores[objective][1])
 
-    def best(self, goal: Goal, instances: Bools, *, worst: bool = False) -> tuple[float, Bools]:
-        """The extreme value over some instances (N,), and the sets (m,) that reach it.
+    def find_extreme(self, objective: Objective, instances: Bools, *, worst: bool = False) -> tuple[float, Bools]:
+        """Return the extreme value over some instances (N,), and whether each set (m,) reaches it.
 
-        A ratio of sums is not the best where every part is. Dinkelbach: with λ the ratio so far, take for each instance
-        the set with the largest n - λd, and begin again with the ratio of those, until it does not grow.
+        The best ratio of sums does not consist of the best ratios. Dinkelbach's algorithm: for the current ratio λ,
+        take the set of each instance with the largest n - λd; repeat with the ratio of these until it does not grow.
         """
-        numerator, denominator = self.scores[goal]
-        sign = 1.0 if (goal.better == "higher") != worst else -1.0
-        mine = np.flatnonzero(instances[self.member] & self.scored(goal))
-        chosen = np.zeros(len(self.member), dtype=bool)
-        if not len(mine):
-            return np.nan, chosen
-        n, d = sign * numerator[mine], denominator[mine]
-        starts = np.flatnonzero(np.diff(self.member[mine], prepend=-1))
-        sizes = np.diff([*starts, len(mine)])
-        good = d >= np.repeat(np.maximum.reduceat(d, starts), sizes)  # to begin with: sets that have a distance
+        numerator, denominator = self.scores[objective]
+        sign = 1.0 if (objective.better == "higher") != worst else -1.0
+        rows = np.flatnonzero(instances[self.owner] & self.has_score(objective))
+        is_optimal = np.zeros(len(self.owner), dtype=bool)
+        if not len(rows):
+            return np.nan, is_optimal
+        n, d = sign * numerator[rows], denominator[rows]
+        starts = np.flatnonzero(np.diff(self.owner[rows], prepend=-1))
+        sizes = np.diff([*starts, len(rows)])
+        is_candidate = d >= np.repeat(np.maximum.reduceat(d, starts), sizes)  # first the sets with a distance
         ratio = -np.inf
         while True:
-            one = _firsts(good, starts)
-            below = d[one].sum()
-            value = n[one].sum() / below if below else np.nan
-            if not value > ratio + _SAME * max(1.0, abs(value)):
+            first = _find_first(is_candidate, starts)
+            total = d[first].sum()
+            value = n[first].sum() / total if total else np.nan
+            if not value > ratio + _TOLERANCE * max(1.0, abs(value)):
                 break
             ratio = float(value)
             gain = n - ratio * d
-            top = np.repeat(np.maximum.reduceat(gain, starts), sizes)
-            good = gain >= top - _SAME * np.maximum(1.0, np.abs(top))
+            largest = np.repeat(np.maximum.reduceat(gain, starts), sizes)
+            is_candidate = gain >= largest - _TOLERANCE * np.maximum(1.0, np.abs(largest))
         if ratio == -np.inf:
-            return np.nan, chosen
-        chosen[mine] = good
-        return sign * ratio + 0.0, chosen  # no -0
+            return np.nan, is_optimal
+        is_optimal[rows] = is_candidate
+        return sign * ratio + 0.0, is_optimal  # turns -0 into 0
 
-    def telling(self, goal: Goal, optima: Bools) -> Bools:
-        """The instances (N,) that tell sets apart: those with a set that is not among the best (m,)."""
-        return np.bincount(self.member, self.scored(goal) & ~optima) > 0
+    def find_informative(self, objective: Objective, is_optimal: Bools) -> Bools:
+        """Return whether the sets of each instance (N,) differ in value: one of them is not optimal (m,)."""
+        return np.bincount(self.owner, self.has_score(objective) & ~is_optimal) > 0
 
-    def truth_shares_of(self, optima: Bools) -> dict[str, float]:
-        """The share of the reference features in some sets (m,); of several sets of an instance, all count the same."""
-        member = self.member[optima]
-        weight = 1.0 / np.bincount(member)[member]
-        return {name: _weighted(shares[optima], weight) for name, shares in self.truth_shares.items()}
-
-
-def _weighted(values: Floats, weights: Floats) -> float:
-    """The weighted mean of the values that are known."""
-    known = ~np.isnan(values)
-    total = weights[known].sum()
-    return float((values[known] * weights[known]).sum() / total) if total else np.nan
+    def average_truth_shares(self, rows: Bools) -> dict[str, float]:
+        """Return the mean share of reference features in some sets (m,), with the same weight for each instance."""
+        owner = self.owner[rows]
+        weight = 1.0 / np.bincount(owner)[owner]
+        return {name: _average_defined(shares[rows], weight) for name, shares in self.truth_shares.items()}
 
 
-def _firsts(chosen: Bools, starts: Ints) -> Ints:
-    """The first chosen set of each instance."""
-    places = np.flatnonzero(chosen)
-    return places[np.searchsorted(places, starts)]
+def _average_defined(values: Floats, weights: Floats) -> float:
+    """Return the weighted mean of the values that are not NaN."""
+    is_defined = ~np.isnan(values)
+    total = weights[is_defined].sum()
+    return float((values[is_defined] * weights[is_defined]).sum() / total) if total else np.nan
+
+
+def _find_first(is_candidate: Bools, starts: Ints) -> Ints:
+    """Return the first candidate of each instance, whose rows begin at `starts`."""
+    candidates = np.flatnonzero(is_candidate)
+    return candidates[np.searchsorted(candidates, starts)]
 
 
 @dataclass(frozen=True)
 class FeatureSetBounds:
-    """Extremes of every metric on some of the instances."""
+    """The extremes of each metric on some of the instances."""
 
-    pool: Pool
-    goals: list[Goal]
-    instances: Ints  # (n,) their places among all instances
-    exact: bool  # were all sets tried?
+    sets: ScoredSets
+    instances: Ints  # (n,) positions among all instances
+    is_exact: bool  # all sets were enumerated
 
     def tabulate(self) -> pd.DataFrame:
-        """Rows of bounds.csv."""
-        everyone = np.ones(len(self.instances), dtype=bool)
-        lines, whole = [], self.pool.sets()
-        for goal in self.goals:
-            worst, _ = self.pool.best(goal, everyone, worst=True)
-            best, optima = self.pool.best(goal, everyone)
+        """Return bounds.csv."""
+        lines, n_sets = [], self.sets.count_sets()
+        all_instances = np.ones(len(self.instances), dtype=bool)
+        for objective in self.sets.scores:
+            worst, _ = self.sets.find_extreme(objective, all_instances, worst=True)
+            best, is_optimal = self.sets.find_extreme(objective, all_instances)
             if np.isnan(best):
                 continue
-            telling, scored = self.pool.telling(goal, optima), self.pool.scored(goal)
-            many = len(np.unique(self.pool.member[scored]))
-            apart = optima & telling[self.pool.member]
+            is_informative, has_score = (
+                self.sets.find_informative(objective, is_optimal),
+                self.sets.has_score(objective),
+            )
+            n_instances = len(np.unique(self.sets.owner[has_score]))
+            shares = [
+                self.sets.average_truth_shares(rows)
+                for rows in (is_optimal, is_optimal & is_informative[self.sets.owner])
+            ]
             lines.append(
                 {
-                    "metric": goal.row[0], "variant": goal.row[1], "better": goal.better,
-                    "method": "enumerated" if self.exact else "greedy", "instances": many,
-                    "sets": whole if scored.all() else self.pool.sets(scored), "worst": worst, "best": best,
-                    "optima": self.pool.sets(optima) / many, "telling": int(telling.sum()),
-                    **{f"truth_{name}": of for name, of in self.pool.truth_shares_of(optima).items()},
-                    **{f"truth_{name}_telling": of for name, of in self.pool.truth_shares_of(apart).items()},
+                    "metric": objective.metric[0], "variant": objective.metric[1], "better": objective.better,
+                    "method": "enumerated" if self.is_exact else "greedy", "instances": n_instances,
+                    "sets": n_sets if has_score.all() else self.sets.count_sets(has_score),
+                    "worst": worst, "best": best, "optima": self.sets.count_sets(is_optimal) / n_instances,
+                    "telling": int(is_informative.sum()),
+                    **{
+                        f"truth_{name}{suffix}": share
+                        for suffix, by_truth in zip(_TRUTH_SUFFIXES, shares, strict=True)
+                        for name, share in by_truth.items()
+                    },
                 }
             )  # fmt: skip
-        return pd.DataFrame(
-            lines, columns=[*COLUMNS, *(f"truth_{name}{end}" for end in _ENDS for name in self.pool.truth_shares)]
-        )
+        truth_columns = [f"truth_{name}{suffix}" for suffix in _TRUTH_SUFFIXES for name in self.sets.truth_shares]
+        return pd.DataFrame(lines, columns=[*COLUMNS, *truth_columns])
 
     def compute_places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
-        """For each row of the summary, how far its value lies from the worst (0) to the best (1).
+        """Return for each row of the summary where its value lies between the worst (0) and the best (1).
 
-        Both are those of the instances that the explainer was scored on.
+        Both are those of the instances on which the explainer has a score.
         """
-        goals = {goal.row: goal for goal in self.goals}
-        known: dict[tuple[Goal, bytes], tuple[float, float]] = {}
+        objectives = {objective.metric: objective for objective in self.sets.scores}
+        extremes: dict[tuple[Objective, bytes], tuple[float, float]] = {}
         places = []
-        for line in metrics.itertuples():
-            row, part = (str(line.metric), str(line.variant)), None
-            if row in goals:
-                part = scores.series.get((row, str(line.explainer)))
-            if part is None or not part.n_counted:
+        for row in metrics.itertuples():
+            objective = objectives.get((str(row.metric), str(row.variant)))
+            series = None if objective is None else scores.series.get((objective.metric, str(row.explainer)))
+            if objective is None or series is None or not series.n_counted:
                 places.append(np.nan)
                 continue
-            numerator, denominator, scored = part.select_counted()
-            there = np.isin(self.instances, scored)
-            at = np.searchsorted(scored, self.instances[there])
-            below = denominator[at].sum()
-            value = numerator[at].sum() / below if below else np.nan
-            key = (goals[row], there.tobytes())
-            if key not in known:
-                known[key] = (self.pool.best(key[0], there, worst=True)[0], self.pool.best(key[0], there)[0])
-            worst, best = known[key]
-            apart = abs(best - worst) > _SAME * max(1.0, abs(best))
-            places.append(float((value - worst) / (best - worst)) + 0.0 if apart else np.nan)  # no -0
+            numerator, denominator, positions = series.select_counted()
+            has_score = np.isin(self.instances, positions)
+            indices = np.searchsorted(positions, self.instances[has_score])
+            total = denominator[indices].sum()
+            value = numerator[indices].sum() / total if total else np.nan
+            key = (objective, has_score.tobytes())
+            if key not in extremes:
+                worst, best = (self.sets.find_extreme(objective, has_score, worst=end)[0] for end in (True, False))
+                extremes[key] = worst, best
+            worst, best = extremes[key]
+            differ = abs(best - worst) > _TOLERANCE * max(1.0, abs(best))
+            places.append(float((value - worst) / (best - worst)) + 0.0 if differ else np.nan)  # turns -0 into 0
             scores.scratch.release()
         return places
 
 
-def bounded(metric: Metric) -> bool:
-    """Whether it is a function of the k features, of which all sets can be tried."""
+def is_bounded(metric: Metric) -> bool:
+    """Return whether a metric is a function of the k features, whose sets can be enumerated."""
     return metric.better != "none" and metric.needs in ("set", "counterfactual")
 
 
 def compute_bounds(
     context: RunContext, truth: Mapping[str, Floats], advance: Callable[[int], None]
 ) -> FeatureSetBounds:
-    """Try all sets of k features, or as many as is feasible."""
-    plan, everyone = context.plan, context.instances
-    exact = min(plan.settings.k, 1 if context.dataset.padded else 2)
-    some = _sample(context, exact)
-    codes = everyone.codes[some]
-    trial = _Trial(context, some, {name: importance[some] for name, importance in truth.items()}, advance)
-    member, features = np.arange(len(some)), np.zeros((len(some), 0), dtype=np.int64)
-    pool = None
-    for size in range(1, plan.settings.k + 1):
-        member, features = _extended(codes, member, features)
-        if size < exact:
-            continue
-        pool = trial.evaluate(member, features)
-        if size < plan.settings.k:
-            member, features = _kept(pool, len(some))
-    if pool is None:
-        raise ValueError("k is at least 1")
-    return FeatureSetBounds(pool, list(pool.scores), some, exact == plan.settings.k)
+    """Score all sets of k features, or grow sets greedily where these are too many."""
+    k = context.plan.settings.k
+    n_enumerated = min(k, 1 if context.dataset.padded else 2)  # features
+    instances = _sample_instances(context, n_enumerated)
+    codes = context.instances.codes[instances]
+    sampled_truth = {name: importance[instances] for name, importance in truth.items()}
+    owner, features = np.arange(len(instances)), np.zeros((len(instances), 0), dtype=np.int64)
+    for _ in range(n_enumerated):
+        owner, features = _add_feature(codes, owner, features)
+    sets = _score_sets(context, instances, sampled_truth, owner, features, advance)
+    for _ in range(n_enumerated, k):
+        owner, features = _add_feature(codes, *_select_extreme_sets(sets, len(instances)))
+        sets = _score_sets(context, instances, sampled_truth, owner, features, advance)
+    return FeatureSetBounds(sets, instances, is_exact=n_enumerated == k)
 
 
-def _sample(context: RunContext, exact: int) -> Ints:
-    """The instances to try: all that have k features, or a seeded sample of them."""
-    plan = context.plan
-    present = (context.instances.codes != ABSENT).sum(axis=1)
-    able = np.flatnonzero(present >= plan.settings.k)
-    sets = max(1, perm(int(present.max(initial=1)), exact))
-    most = min(plan.settings.bounds, max(1, _MOST // sets))
-    if any(way.replacement is not None and way.replacement.value is None for way in context.removals.values()):
-        rows = _ROWS if context.spec.supports(SupportsEdits) else _ROWS // 8
-        most = min(most, max(1, rows // (sets * _DRAWN)))
-    if plan.settings.k > exact:
-        most = min(most, _GREEDY)
-    if len(able) <= most:
-        return able
-    return np.sort(make_stream(plan.settings.seed, "bounds").choice(able, most, replace=False))
+def _sample_instances(context: RunContext, n_enumerated: int) -> Ints:
+    """Return the positions of all instances with at least k features, or of a seeded sample of them."""
+    settings = context.plan.settings
+    n_present = (context.instances.codes != ABSENT).sum(axis=1)
+    eligible = np.flatnonzero(n_present >= settings.k)
+    n_sets = max(1, perm(int(n_present.max(initial=1)), n_enumerated))
+    limit = min(settings.bounds, max(1, _MAX_SETS // n_sets))
+    if any(
+        removal.replacement is not None and removal.replacement.value is None for removal in context.removals.values()
+    ):
+        n_rows = _MAX_ROWS if context.spec.supports(SupportsEdits) else _MAX_ROWS // 8
+        limit = min(limit, max(1, n_rows // (n_sets * _ROWS_PER_DRAWN_SET)))
+    if settings.k > n_enumerated:
+        limit = min(limit, _MAX_GREEDY_INSTANCES)
+    if len(eligible) <= limit:
+        return eligible
+    return np.sort(make_stream(settings.seed, "bounds").choice(eligible, limit, replace=False))
 
 
-def _extended(codes: Codes, member: Ints, features: Ints) -> tuple[Ints, Ints]:
-    """Every set with one more of its instance's features; the order of features counts, since it may for a search."""
-    free = codes[member] != ABSENT
-    np.put_along_axis(free, features, False, axis=1)
-    rows, more = np.nonzero(free)
-    grown = np.column_stack([member[rows], features[rows], more])
+def _add_feature(codes: Codes, owner: Ints, features: Ints) -> tuple[Ints, Ints]:
+    """Return every set with one more feature of its instance, in each order, since a search may depend on the order."""
+    is_free = codes[owner] != ABSENT
+    np.put_along_axis(is_free, features, False, axis=1)
+    rows, added = np.nonzero(is_free)
+    grown = np.column_stack([owner[rows], features[rows], added])
     if features.shape[1]:
-        grown = np.unique(grown, axis=0)  # sets of several goals can meet
+        grown = np.unique(grown, axis=0)  # sets of several objectives can be equal
     return grown[:, 0], grown[:, 1:]
 
 
-def _kept(pool: Pool, size: int) -> tuple[Ints, Ints]:
-    """The sets that are best or worst for some metric: what a greedy search goes on with."""
-    everyone = np.ones(size, dtype=bool)
-    keep = np.zeros(len(pool.member), dtype=bool)
-    for goal in pool.scores:
+def _select_extreme_sets(sets: ScoredSets, n_instances: int) -> tuple[Ints, Ints]:
+    """Return the first best and the first worst set of each instance for each metric, which grow greedily."""
+    is_selected, all_instances = np.zeros(len(sets.owner), dtype=bool), np.ones(n_instances, dtype=bool)
+    for objective in sets.scores:
         for worst in (False, True):
-            _, chosen = pool.best(goal, everyone, worst=worst)
-            places = np.flatnonzero(chosen)
-            keep[places[np.unique(pool.member[places], return_index=True)[1]]] = True  # the first of each instance
-    return pool.member[keep], pool.features[keep]
+            rows = np.flatnonzero(sets.find_extreme(objective, all_instances, worst=worst)[1])
+            is_selected[rows[np.unique(sets.owner[rows], return_index=True)[1]]] = True
+    return sets.owner[is_selected], sets.features[is_selected]
 
 
-def _everywhere(score: Score, size: int) -> tuple[Floats, Floats]:
-    """Numerator and denominator of all sets: NaN where there is no score, as with a truth that is not known."""
+def _score_sets(
+    context: RunContext,
+    instances: Ints,
+    truth: Mapping[str, Floats],
+    owner: Ints,
+    features: Ints,
+    advance: Callable[[int], None],
+) -> ScoredSets:
+    """Search counterfactuals of each set and compute the metrics, in chunks that bound the memory."""
+    metrics = [metric for metric in context.plan.metrics.values() if is_bounded(metric)]
+    parts: dict[Objective, list[tuple[Floats, Floats]]] = {}
+    truth_shares: dict[str, list[Floats]] = {name: [] for name in truth}
+    for start in range(0, len(owner), _MAX_SETS_PER_CALL):
+        chunk = slice(start, start + _MAX_SETS_PER_CALL)
+        inputs = _create_input(context, instances, truth, owner[chunk], features[chunk])
+        for metric in metrics:
+            for score in evaluate_metric(context, inputs, metric, "bounds"):
+                if isinstance(score, Score):
+                    objective = Objective((metric.name, score.variant), metric.better)
+                    parts.setdefault(objective, []).append(_fill_missing(score, len(inputs)))
+        for name, shares in truth_shares.items():
+            is_unknown = np.isnan(inputs.truth[name]).any(axis=1)
+            shares.append(np.where(is_unknown, np.nan, count_shared_features(inputs, name) / features.shape[1]))
+        advance(len(inputs))
+    scores = {
+        objective: (np.concatenate([n for n, _ in chunks]), np.concatenate([d for _, d in chunks]))
+        for objective, chunks in parts.items()
+    }
+    return ScoredSets(owner, features, scores, {name: np.concatenate(shares) for name, shares in truth_shares.items()})
+
+
+def _create_input(
+    context: RunContext, instances: Ints, truth: Mapping[str, Floats], owner: Ints, features: Ints
+) -> MetricInput:
+    """Return the metrics' input for some sets, each like an explanation of its instance."""
+    rows = context.rows.take(instances[owner])
+    edits = search_counterfactuals(context, rows, features, "bounds", lambda _: None, use_cache=False)
+    own_truth = {name: importance[owner] for name, importance in truth.items()}
+    return create_metric_input(context, rows, features, np.ones(len(rows), dtype=bool), edits, own_truth)
+
+
+def _fill_missing(score: Score, size: int) -> tuple[Floats, Floats]:
+    """Return numerator and denominator of all sets; NaN for sets without a score, as with an unknown truth."""
     if score.positions is None:
         return score.numerator, score.denominator
     numerator, denominator = np.full((2, size), np.nan)
     numerator[score.positions], denominator[score.positions] = score.numerator, score.denominator
     return numerator, denominator
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """Search and metrics, ready to be given sets of features."""
-
-    context: RunContext
-    instances: Ints
-    truth: Mapping[str, Floats]
-    advance: Callable[[int], None]
-
-    def evaluate(self, member: Ints, features: Ints) -> Pool:
-        """What each set scores, chunk by chunk."""
-        plan = self.context.plan
-        parts: dict[Goal, list[tuple[Floats, Floats]]] = {}
-        truth_shares: dict[str, list[Floats]] = {name: [] for name in self.truth}
-        for start in range(0, len(member), _CHUNK):
-            some = slice(start, start + _CHUNK)
-            case = self._case(member[some], features[some])
-            for metric in (metric for metric in plan.metrics.values() if bounded(metric)):
-                scored = evaluate_metric(self.context, case, metric, "bounds")
-                for score in (score for score in scored if isinstance(score, Score)):
-                    goal = Goal((metric.name, score.variant), metric.better)
-                    parts.setdefault(goal, []).append(_everywhere(score, len(case)))
-            for name, kept in truth_shares.items():
-                unknown = np.isnan(case.truth[name]).any(axis=1)
-                kept.append(np.where(unknown, np.nan, count_shared_features(case, name) / features.shape[1]))
-            self.advance(len(member[some]))
-        scores = {
-            goal: (np.concatenate([n for n, _ in some]), np.concatenate([d for _, d in some]))
-            for goal, some in parts.items()
-        }
-        return Pool(member, features, scores, {name: np.concatenate(kept) for name, kept in truth_shares.items()})
-
-    def _case(self, member: Ints, features: Ints) -> MetricInput:
-        rows = self.context.rows.take(self.instances[member])
-        edits = search_counterfactuals(self.context, rows, features, "bounds", lambda _: None, use_cache=False)
-        truth = {name: importance[member] for name, importance in self.truth.items()}
-        return create_metric_input(self.context, rows, features, np.ones(len(rows), dtype=bool), edits, truth)

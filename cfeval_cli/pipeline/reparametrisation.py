@@ -1,7 +1,7 @@
-"""What the metrics say of the same explanations if the model is written in other parameters that change no prediction.
+"""The metrics' values for the same explanations when a model is written in other parameters with the same predictions.
 
-Searches, distances, removals, truths and metrics are computed anew, on a sample of the instances. A result that moves
-is no property of the model: it depends on something that training left open.
+Searches, distances, removals, truths and metrics are computed again on a sample of the instances. A value that changes
+is not a property of the model's predictions: it depends on parameters that training leaves undetermined.
 """
 
 from __future__ import annotations
@@ -43,309 +43,310 @@ from cfeval_cli.statistics.bootstrap import divide_or_nan
 from cfeval_cli.statistics.invariance import TOGETHER, ReparametrisedValues
 from cfeval_cli.statistics.scores import MetricKey, Scores
 
-_MOST = 500  # instances
-_FEW = 100  # instances where every edit has to be searched again
-_SEARCHES = 10  # draws of each change there
-_PREPARING = 1 << 33  # multiplications that all distances together may take to be prepared
-_FEWEST = 2  # draws, however much that is
-_PROBE = 16  # explanations by which one sees how deep a part looks into the model
-_CLOSE = 1e-9  # logits that differ by no more are the same
+_MAX_INSTANCES = 500
+_MAX_SEARCHED_INSTANCES = 100  # where each counterfactual has to be searched again
+_MAX_SEARCHED_DRAWS = 10  # of each change, in that case
+_MIN_DRAWS = 2  # however long they take
+_MAX_MULTIPLICATIONS = 1 << 33  # to fit the distances of all draws
+_N_PROBED = 16  # explanations on which the inspection depth of each component is determined
+_TOLERANCE = 1e-9  # for rounding of logits
 
 
 def compute_reparametrised_scores(
     context: RunContext,
     explanations: Mapping[str, ExplainerResult],
-    chosen: Mapping[str, Ints],
+    selected: Mapping[str, Ints],
     edits: Mapping[str, Edits],
     scores: Scores,
     advance: Callable[[int], None],
 ) -> ReparametrisedValues | None:
-    """The metrics' values under each change alone and under all together; None for a model without such changes."""
-    model = context.model
-    if not context.plan.settings.reparametrisations or not isinstance(model, Reparametrisable):
+    """Return the metrics' values under each change alone and under all together; None for models without changes."""
+    model, settings = context.model, context.plan.settings
+    if not settings.reparametrisations or not isinstance(model, Reparametrisable):
         return None
-    context = replace(context, ledger=Ledger())  # an account of its own
-    short = context.dataset.padded or bool((context.rows.codes == ABSENT).any())
-    changes = model.list_changes(padded=short)
-    everyone = _compared(context, chosen)
-    told = {name: done.explanation for name, done in explanations.items()}
-    trial = _Trial.of(context, _sample(context, everyone, _MOST), told, chosen, edits)
-    if trial.repeats:
-        trial = _Trial.of(context, _sample(context, everyone, _FEW), told, chosen, edits)
-    # effects of single values, and what is left without them, depend on the constant alone
-    embeddings = trial.parts(InspectionDepth.EMBEDDINGS)
-    effects = trial.parts(InspectionDepth.EFFECTS) if "constant" in changes else embeddings
-    base = trial.told(scores)
-    for rows in (effects.said, embeddings.said):  # a search that is repeated in another way is compared with itself
-        base.write(rows)
-    draws = trial.draws(len(changes) + 1)
-    changed: dict[str, Floats] = {}
+    context = replace(context, ledger=Ledger())  # these evaluations belong to no component's cost
+    has_absent = context.dataset.padded or bool((context.rows.codes == ABSENT).any())
+    changes = model.list_changes(padded=has_absent)
+    sample = _Sample.draw(context, _MAX_INSTANCES, explanations, selected, edits)
+    if sample.must_search:
+        sample = _Sample.draw(context, _MAX_SEARCHED_INSTANCES, explanations, selected, edits)
+    # The constant changes effects of single values and deletions of features; all else needs changed embeddings.
+    embeddings = sample.find_dependents(InspectionDepth.EMBEDDINGS)
+    effects = sample.find_dependents(InspectionDepth.EFFECTS) if "constant" in changes else embeddings
+    table = sample.tabulate(scores)
+    for dependents in (effects, embeddings):  # a search that is repeated differently is compared with itself
+        table.update(dependents.values)
+    n_draws = sample.choose_n_draws(len(changes) + 1)
 
-    def under(wanted: Collection[ParameterChange], parts: _Parts, start: Floats) -> Floats:
-        """The values (draws, R, E) under some changes; what none of the parts can move is as at the start."""
-        tables = np.broadcast_to(start, (draws, *base.values.shape)).copy()
-        for i in range(draws if parts.metrics else 0):
-            rng = make_stream(context.plan.settings.seed, "reparametrisation", i)
-            other = replace(context, model=model.reparametrise(context.dataset, wanted, rng), ledger=Ledger())
-            trial.check(other)
-            replace(base, values=tables[i]).write(dict(trial.values(other, parts)))
+    def recompute(drawn: Collection[ParameterChange], dependents: _Dependents, start: Floats) -> Floats:
+        """Return the values (B, R, E) under some changes; those that are not dependents stay as at the start."""
+        values = np.broadcast_to(start, (n_draws, *table.values.shape)).copy()
+        for i in range(n_draws if dependents.metrics else 0):
+            stream = make_stream(settings.seed, "reparametrisation", i)
+            other = replace(context, model=model.reparametrise(context.dataset, drawn, stream), ledger=Ledger())
+            sample.check_predictions(other)
+            replace(table, values=values[i]).update(dict(sample.compute_values(other, dependents)))
             advance(1)
-        return tables
+        return values
 
-    for change in changes:
-        changed[change] = under([change], effects if change == "constant" else embeddings, base.values)
+    changed: dict[str, Floats] = {
+        change: recompute([change], effects if change == "constant" else embeddings, table.values) for change in changes
+    }
     if len(changes) > 1:
-        changed[TOGETHER] = under(changes, embeddings, changed.get("constant", base.values))
-    return ReparametrisedValues(base.rows, base.explainers, base.values, changed, len(trial.sample))
+        changed[TOGETHER] = recompute(changes, embeddings, changed.get("constant", table.values))
+    return ReparametrisedValues(table.metrics, table.explainers, table.values, changed, len(sample.positions))
 
 
-def _compared(context: RunContext, chosen: Mapping[str, Ints]) -> Ints:
-    """The instances that all explainers cover, if these are compared; a rung or who covers none limits nobody."""
-    covers = [
+def _sample_instances(context: RunContext, selected: Mapping[str, Ints], limit: int) -> Ints:
+    """Return the positions of the instances that are compared, or of a seeded sample of them.
+
+    These are the instances that all explainers cover, if explainers are compared on common instances. Graded controls,
+    and explainers that cover no instance, do not limit them.
+    """
+    covered = [
         (features != NO_FEATURE).any(axis=1)
-        for name, features in chosen.items()
+        for name, features in selected.items()
         if np.isnan(context.plan.explainers[name].quality_level) and (features != NO_FEATURE).any()
     ]
-    common = np.logical_and.reduce(covers) if covers else np.ones(len(context.instances), dtype=bool)
-    return np.flatnonzero(
-        common if context.plan.settings.support == "common" and common.any() else np.ones_like(common)
-    )
-
-
-def _sample(context: RunContext, everyone: Ints, most: int) -> Ints:
-    """Of some instances all, or a seeded sample."""
-    if len(everyone) <= most:
-        return everyone
-    return np.sort(
-        make_stream(context.plan.settings.seed, "reparametrisation.instances").choice(everyone, most, replace=False)
-    )
+    positions = np.arange(len(context.instances))
+    if context.plan.settings.support == "common" and covered and (is_common := np.logical_and.reduce(covered)).any():
+        positions = np.flatnonzero(is_common)
+    if len(positions) <= limit:
+        return positions
+    stream = make_stream(context.plan.settings.seed, "reparametrisation.instances")
+    return np.sort(stream.choice(positions, limit, replace=False))
 
 
 @dataclass(frozen=True)
-class _Values:
-    """A table of values by row and explainer."""
+class _ValueTable:
+    """Values by metric (with its variant) and explainer."""
 
-    rows: list[MetricKey]
+    metrics: list[MetricKey]
     explainers: list[str]
     values: Floats  # (R, E)
 
-    def write(self, found: Mapping[MetricKey, Floats]) -> None:
-        """Put rows (E,) into their places; one that nobody has a score of has none."""
-        for row in set(self.rows) & set(found):
-            self.values[self.rows.index(row)] = found[row]
+    def update(self, rows: Mapping[MetricKey, Floats]) -> None:
+        """Replace the rows (E,) of some metrics; metrics without any score in the run are left out."""
+        for i, metric in enumerate(self.metrics):
+            if metric in rows:
+                self.values[i] = rows[metric]
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """What metrics are given that depends on more than predictions of whole inputs, and who is to be asked about it."""
+class _Dependents:
+    """Components whose results can change with the parameters, and the metrics that use them."""
 
     levels: tuple[Access, ...]  # of the search
     removals: tuple[str, ...]
     truths: tuple[str, ...]
     metrics: tuple[str, ...]
-    said: Mapping[MetricKey, Floats] = field(default_factory=dict)  # what those say (E,) with the model as it is
+    values: Mapping[MetricKey, Floats] = field(default_factory=dict)  # (E,) with the original parameters
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """The explanations of a sample of the instances, those of all explainers one below the other."""
+class _Sample:
+    """The explanations of a sample of the instances, those of all explainers in one array."""
 
     context: RunContext
-    sample: Ints  # (n,) places among all instances, ascending
-    names: list[str]
+    positions: Ints  # (n,) of the sampled instances among all, ascending
+    explainers: list[str]
     owner: Ints  # (m,) the explainer of each explanation
-    place: Ints  # (m,) its instance among the sample
+    member: Ints  # (m,) its instance in the sample
     features: Ints  # (m, k)
     explanation: Explanation  # (m, K)
-    edits: Edits  # (m,) as the run found them
+    edits: Edits  # (m,) of the run
 
     @staticmethod
-    def of(
+    def draw(
         context: RunContext,
-        sample: Ints,
-        explanations: Mapping[str, Explanation],
-        chosen: Mapping[str, Ints],
+        limit: int,
+        explanations: Mapping[str, ExplainerResult],
+        selected: Mapping[str, Ints],
         edits: Mapping[str, Edits],
-    ) -> _Trial:
-        """The sample's part of what a run has."""
-        owner, place, features, told = [], [], [], []
+    ) -> _Sample:
+        """Return the explanations, and their counterfactuals, of at most so many instances."""
+        positions = _sample_instances(context, selected, limit)
+        owners, members, features, explained = [], [], [], []
         found: dict[Access, list[Counterfactuals]] = {level: [] for level in context.distances}
-        for number, (name, explained) in enumerate(chosen.items()):
-            usable = (explained != NO_FEATURE).any(axis=1)
-            here = np.flatnonzero(usable[sample])
-            owner.append(np.full(len(here), number))
-            place.append(here)
-            features.append(explained[sample[here]])
-            told.append(explanations[name].take(sample[here]))
-            counted = np.cumsum(usable) - 1  # edits are of usable explanations only
+        for number, (name, explainer_features) in enumerate(selected.items()):
+            is_explained = (explainer_features != NO_FEATURE).any(axis=1)
+            member = np.flatnonzero(is_explained[positions])
+            rows = positions[member]
+            owners.append(np.full(len(member), number))
+            members.append(member)
+            features.append(explainer_features[rows])
+            explained.append(explanations[name].explanation.take(rows))
+            index = np.cumsum(is_explained) - 1  # the run has counterfactuals of explained instances only
             for level, parts in found.items():
                 context.scratch.release()  # scattered rows bring all that lies near them into memory
-                parts.append(edits[name][level].take(counted[sample[here]]))
+                parts.append(edits[name][level].take(index[rows]))
             context.scratch.release()
-        stacked = {level: Counterfactuals.concatenate(parts) for level, parts in found.items()}
-        return _Trial(
-            context, sample, list(chosen), np.concatenate(owner), np.concatenate(place), np.concatenate(features),
-            Explanation.concatenate(told), stacked,
+        return _Sample(
+            context, positions, list(selected), np.concatenate(owners), np.concatenate(members),
+            np.concatenate(features), Explanation.concatenate(explained),
+            {level: Counterfactuals.concatenate(parts) for level, parts in found.items()},
         )  # fmt: skip
 
     @cached_property
     def rows(self) -> Rows:
         """The instance (m,) of each explanation."""
-        return self.context.rows.take(self.sample[self.place])
-
-    def draws(self, kinds: int) -> int:
-        """How often each change is drawn: as often as wanted, unless distances or searches take too long for that."""
-        plan, dataset, model = self.context.plan, self.context.dataset, self.context.model
-        levels = [level for level in self.context.distances if plan.distance.embeds(model, level)]
-        each = kinds * sum(plan.distance.preparing(dataset, model, level) for level in levels)
-        most = _SEARCHES if self.repeats else plan.settings.reparametrisations
-        return min(plan.settings.reparametrisations, most, max(_FEWEST, _PREPARING // max(1, each)))
-
-    def told(self, scores: Scores) -> _Values:
-        """The run's own values on the sample."""
-        rows = list(dict.fromkeys(row for (row, _), part in scores.series.items() if len(part)))
-        values = np.full((len(rows), len(self.names)), np.nan)
-        for (row, name), part in scores.series.items():
-            mine = np.flatnonzero(np.isin(part.positions, self.sample))
-            scores.scratch.release()  # what was read of the part before
-            below = part.denominator[mine].sum()
-            if below:
-                values[rows.index(row), self.names.index(name)] = part.numerator[mine].sum() / below
-        scores.scratch.release()
-        return _Values(rows, self.names, values)
-
-    def values(self, context: RunContext, parts: _Parts) -> Iterator[tuple[MetricKey, Floats]]:
-        """What the metrics say of each explainer (E,) from these parts alone, made for the study's model."""
-        plan, dataset, model = context.plan, context.dataset, context.model
-        made = replace(
-            context,
-            rows=context.rows.take(self.sample),
-            distances={level: plan.distance.fit(dataset, model, level) for level in parts.levels},
-            removals={name: fit_removal(plan, dataset, model, name, Ledger()) for name in parts.removals},
-        )
-        truth = {name: made.truth(name)[self.place] for name in parts.truths}
-        edits = {level: self._edited(made, level, measure) for level, measure in made.distances.items()}
-        complete = np.ones(len(self.sample), dtype=bool)
-        case = create_metric_input(made, self.rows, self.features, complete, edits, truth, self.explanation)
-        for name in parts.metrics:
-            ordered = self._ordered if plan.metrics[name].needs in ("order", "scores") else np.ones_like(self._ordered)
-            for score in evaluate_metric(made, case, plan.metrics[name], f"metric.{name}"):
-                if isinstance(score, Score):
-                    some = np.arange(len(self.owner)) if score.positions is None else score.positions
-                    above, below = (
-                        np.bincount(self.owner[some], of * ordered[some], len(self.names)).astype(float)
-                        for of in (score.numerator, score.denominator)
-                    )
-                    yield (plan.metrics[name].name, score.variant), divide_or_nan(above, below)
+        return self.context.rows.take(self.positions[self.member])
 
     @cached_property
-    def _ordered(self) -> Bools:
-        """Which explanations (m,) are of explainers that put features in an order."""
-        gives = [self.context.plan.explainers[name].output == "scores" for name in self.names]
-        return np.array(gives, dtype=bool)[self.owner]
+    def must_search(self) -> bool:
+        """Whether counterfactuals have to be searched again, because their optimum is not known in closed form."""
+        probed = slice(0, _N_PROBED)
+        tasks = [
+            self._create_task(self.context, level, self.context.distances[level], probed)
+            for level in self._searched_levels
+        ]
+        return any(self.context.plan.search.limit(task) is None for task in tasks)
 
-    def _edited(self, context: RunContext, level: Access, measure: FittedDistance) -> Counterfactuals:
-        """The run's own edits, measured anew; searched anew where the search could have found others."""
-        found, search = self.edits[level], context.plan.search
-        if found.codes is not None and level not in self._searched:
-            return replace(found, distance=measure.between(self.rows.codes, found.codes))
-        task = self._task(context, level, measure)
-        return search.limit(task) or search.find(task)
+    def choose_n_draws(self, n_kinds: int) -> int:
+        """Return how often each change is drawn: as the settings say, or less if distances or searches take long."""
+        plan, dataset, model = self.context.plan, self.context.dataset, self.context.model
+        levels = [level for level in self.context.distances if plan.distance.embeds(model, level)]
+        multiplications = n_kinds * sum(plan.distance.preparing(dataset, model, level) for level in levels)
+        requested = plan.settings.reparametrisations
+        affordable = max(_MIN_DRAWS, _MAX_MULTIPLICATIONS // max(1, multiplications))
+        return min(requested, affordable, _MAX_SEARCHED_DRAWS if self.must_search else requested)
 
-    def _task(
-        self, context: RunContext, level: Access, measure: FittedDistance, some: slice = slice(None)
-    ) -> SearchTask:
-        """The search as a run has it, with the same random numbers."""
-        plan, dataset, rows = context.plan, context.dataset, self.rows.take(some)
-        component = get_stream_name(level)
-        return SearchTask(
-            rows.ids, rows.codes, rows.labels, seed=plan.settings.seed, component=component,
-            features=self.features[some], dataset=dataset, model=context.open_client(level, component), measure=measure,
-        )  # fmt: skip
+    def tabulate(self, scores: Scores) -> _ValueTable:
+        """Return the run's values on the sample."""
+        metrics = list(dict.fromkeys(metric for (metric, _), series in scores.series.items() if len(series)))
+        values = np.full((len(metrics), len(self.explainers)), np.nan)
+        for (metric, explainer), series in scores.series.items():
+            rows = np.flatnonzero(np.isin(series.positions, self.positions))
+            scores.scratch.release()
+            denominator = series.denominator[rows].sum()
+            if denominator:
+                cell = metrics.index(metric), self.explainers.index(explainer)
+                values[cell] = series.numerator[rows].sum() / denominator
+        scores.scratch.release()
+        return _ValueTable(metrics, self.explainers, values)
 
-    def check(self, context: RunContext) -> None:
-        """Refuse parameters that change a prediction of the sample, or whose embeddings give other effects."""
-        codes = self.context.rows.codes[self.sample]
+    def compute_values(self, context: RunContext, dependents: _Dependents) -> Iterator[tuple[MetricKey, Floats]]:
+        """Yield the values (E,) of the dependent metrics, with the model of a context."""
+        plan, dataset, model = context.plan, context.dataset, context.model
+        context = replace(
+            context,
+            rows=context.rows.take(self.positions),
+            distances={level: plan.distance.fit(dataset, model, level) for level in dependents.levels},
+            removals={name: fit_removal(plan, dataset, model, name, Ledger()) for name in dependents.removals},
+        )
+        truth = {name: context.truth(name)[self.member] for name in dependents.truths}
+        edits = {level: self._update_edits(context, level, distance) for level, distance in context.distances.items()}
+        complete = np.ones(len(self.positions), dtype=bool)
+        inputs = create_metric_input(context, self.rows, self.features, complete, edits, truth, self.explanation)
+        for name in dependents.metrics:
+            metric = plan.metrics[name]
+            is_counted = self._has_order if metric.needs in ("order", "scores") else np.ones_like(self._has_order)
+            for score in evaluate_metric(context, inputs, metric, f"metric.{name}"):
+                if isinstance(score, Score):
+                    rows = np.arange(len(self.owner)) if score.positions is None else score.positions
+                    numerator, denominator = (
+                        np.bincount(self.owner[rows], part * is_counted[rows], len(self.explainers)).astype(float)
+                        for part in (score.numerator, score.denominator)
+                    )
+                    yield (metric.name, score.variant), divide_or_nan(numerator, denominator)
+
+    def check_predictions(self, context: RunContext) -> None:
+        """Raise a Failure if other parameters change a logit of the sample, or embeddings do not sum to the logits."""
+        codes = self.context.rows.codes[self.positions]
         client = context.open_client(Access.GRADIENT, "reparametrisation")
-        logits, slopes = client.compute_linear_logits(codes)
-        sums = np.sum([client.embed_values(j, codes[:, j]) @ slope for j, slope in enumerate(slopes)], axis=0)
-        bias = logits - sums  # of every input the same
-        apart = max(np.abs(logits - self._logits).max(initial=0.0), np.abs(bias - bias[:1]).max(initial=0.0))
-        if not apart <= _CLOSE * max(1.0, np.abs(self._logits).max(initial=0.0)):
+        logits, gradients = client.compute_linear_logits(codes)
+        sums = np.sum([client.embed_values(j, codes[:, j]) @ gradient for j, gradient in enumerate(gradients)], axis=0)
+        bias = logits - sums  # equal for all inputs
+        difference = max(np.abs(logits - self._logits).max(initial=0.0), np.abs(bias - bias[:1]).max(initial=0.0))
+        if not difference <= _TOLERANCE * max(1.0, np.abs(self._logits).max(initial=0.0)):
             raise Failure(
-                f"a reparametrisation of the model changes a logit by {apart:.2g}, and may change no prediction. "
+                f"a reparametrisation of the model changes a logit by {difference:.2g}, and may change no prediction. "
                 "reparametrisations=0 leaves them out."
             )
 
+    def find_dependents(self, depth: InspectionDepth) -> _Dependents:
+        """Return the components that inspect the model at least so deep, and the metrics that they can change."""
+        context, plan, ledger = self.context, self.context.plan, self._inspections
+        levels = tuple(
+            level for level in context.distances
+            if plan.distance.embeds(context.model, level) or ledger.get_depth(get_stream_name(level)) >= depth
+        )  # fmt: skip
+        removals = tuple(name for name in context.removals if ledger.get_depth(f"removal.{name}") >= depth)
+        truths = tuple(name for name in plan.truths if ledger.get_depth(f"truth.{name}") >= depth)
+        judged = tuple(name for name, metric in plan.metrics.items() if metric.role != "fact")
+        all_metrics = _Dependents(levels, removals, truths, judged)
+        has_dependents, is_searched = bool(levels or removals or truths), not self._searched_levels.isdisjoint(levels)
+        ledger = Ledger(records_depth=True)
+        values = dict(self.compute_values(replace(context, ledger=ledger), all_metrics))
+        # Metrics that have values without any of these components do not depend on them.
+        no_components = _Dependents((), (), (), judged)
+        independent = dict(self.compute_values(context, no_components)) if has_dependents else {}
+        inspecting = {plan.metrics[key].name for key in judged if ledger.get_depth(f"metric.{key}") >= depth}
+        keys = {}
+        for key in judged:
+            uses_components = has_dependents and (plan.metrics[key].uses_distances or is_searched)
+            if uses_components or plan.metrics[key].name in inspecting:
+                keys[plan.metrics[key].name] = key
+        values = {
+            metric: row for metric, row in values.items()
+            if metric[0] in keys and (metric not in independent or metric[0] in inspecting)
+        }  # fmt: skip
+        return replace(all_metrics, metrics=tuple(dict.fromkeys(keys[name] for name, _ in values)), values=values)
+
+    def _update_edits(self, context: RunContext, level: Access, distance: FittedDistance) -> Counterfactuals:
+        """Return the run's counterfactuals with their new distances; others where the search could find others."""
+        edits, search = self.edits[level], context.plan.search
+        if edits.codes is not None and level not in self._searched_levels:
+            return replace(edits, distance=distance.between(self.rows.codes, edits.codes))
+        task = self._create_task(context, level, distance)
+        return search.limit(task) or search.find(task)
+
+    def _create_task(
+        self, context: RunContext, level: Access, distance: FittedDistance, part: slice = slice(None)
+    ) -> SearchTask:
+        """Return the search task of the run, with the same random numbers."""
+        rows, component = self.rows.take(part), get_stream_name(level)
+        return SearchTask(
+            rows.ids, rows.codes, rows.labels, seed=context.plan.settings.seed, component=component,
+            features=self.features[part], dataset=context.dataset, model=context.open_client(level, component),
+            measure=distance,
+        )  # fmt: skip
+
+    @cached_property
+    def _has_order(self) -> Bools:
+        """Whether each explanation (m,) orders the features."""
+        gives_scores = [self.context.plan.explainers[name].output == "scores" for name in self.explainers]
+        return np.array(gives_scores, dtype=bool)[self.owner]
+
     @cached_property
     def _logits(self) -> Floats:
-        """Of the sample, by the model as it is."""
+        """The logits of the sample with the original parameters."""
         client = Ledger().open_client(self.context.model, Access.GRADIENT, "reparametrisation")
-        return client.compute_linear_logits(self.context.rows.codes[self.sample])[0]
-
-    def parts(self, least: InspectionDepth) -> _Parts:
-        """The parts that look so deep into the model, and the metrics that those or their own questions may move."""
-        context, plan, looked = self.context, self.context.plan, self._looked
-        embeds = [level for level in context.distances if plan.distance.embeds(context.model, level)]
-        parts = _Parts(
-            tuple(
-                one
-                for one in context.distances
-                if one in embeds or looked.get_depth(f"search.{one.name.lower()}") >= least
-            ),
-            tuple(name for name in context.removals if looked.get_depth(f"removal.{name}") >= least),
-            tuple(name for name in plan.truths if looked.get_depth(f"truth.{name}") >= least),
-            tuple(name for name, metric in plan.metrics.items() if metric.role != "fact"),
-        )
-        given = bool(parts.levels or parts.removals or parts.truths)
-        ledger = Ledger(records_depth=True)
-        said = dict(self.values(replace(context, ledger=ledger), parts))
-        # what is said without any of these parts does not depend on them
-        alone = dict(self.values(context, _Parts((), (), (), parts.metrics))) if given else {}
-        deep = {plan.metrics[key].name for key in parts.metrics if ledger.get_depth(f"metric.{key}") >= least}
-        searched = any(level in self._searched for level in parts.levels)
-        keys = {
-            plan.metrics[key].name: key for key in parts.metrics
-            if (given and (plan.metrics[key].uses_distances or searched)) or plan.metrics[key].name in deep
-        }  # fmt: skip
-        said = {
-            row: values for row, values in said.items() if row[0] in keys and (row not in alone or row[0] in deep)
-        }  # fmt: skip
-        return replace(parts, metrics=tuple(dict.fromkeys(keys[name] for name, _ in said)), said=said)
+        return client.compute_linear_logits(self.context.rows.codes[self.positions])[0]
 
     @cached_property
-    def repeats(self) -> bool:
-        """Whether edits have to be searched again, their end not being known."""
-        context, few = self.context, slice(0, _PROBE)
-        searched = [(level, context.distances[level]) for level in self._searched]
-        return any(context.plan.search.limit(self._task(context, *one, few)) is None for one in searched)
-
-    @cached_property
-    def _searched(self) -> set[Access]:
-        """The levels at which another edit may be found in other parameters."""
+    def _searched_levels(self) -> set[Access]:
+        """The levels at which the search may find another counterfactual with other parameters."""
         context, search = self.context, self.context.plan.search
         return {
             level for level in context.distances
-            if self._looked.get_depth(f"search.{level.name.lower()}") > InspectionDepth.PREDICTIONS
+            if self._inspections.get_depth(get_stream_name(level)) > InspectionDepth.PREDICTIONS
             or (search.by_distance and context.plan.distance.embeds(context.model, level))
         }  # fmt: skip
 
     @cached_property
-    def _looked(self) -> Ledger:
-        """How deep searches, removals and truths look, by trying each."""
+    def _inspections(self) -> Ledger:
+        """A ledger of how deep searches, removals and truths inspect the model, from running each on a few rows."""
         plan, dataset, model = self.context.plan, self.context.dataset, self.context.model
-        ledger = Ledger(records_depth=True)
-        watched = replace(self.context, ledger=ledger)
-        few = self.rows.take(slice(0, _PROBE))
-        gone = mark_selected(few.codes, self.features[:_PROBE])
+        ledger, probed = Ledger(records_depth=True), slice(0, _N_PROBED)
+        context, rows = replace(self.context, ledger=ledger), self.rows.take(probed)
+        is_removed = mark_selected(rows.codes, self.features[probed])
         for name in plan.removals:
-            way = fit_removal(plan, dataset, model, name, ledger)
-            if way.replacement is not None:
-                compute_removal_effect(
-                    watched.open_client(Access.GRADIENT, f"removal.{name}"), few, gone, way.replacement
-                )
+            removal = fit_removal(plan, dataset, model, name, ledger)
+            if removal.replacement is not None:
+                compute_removal_effect(context.open_client(Access.GRADIENT, f"removal.{name}"), rows, is_removed, removal.replacement)
         for name, truth in plan.truths.items():
-            truth.compute_masked_importance(dataset, watched.open_client(truth.access, f"truth.{name}"), few)
-        for level, measure in self.context.distances.items():
-            plan.search.find(self._task(watched, level, measure, slice(0, _PROBE)))
+            truth.compute_masked_importance(dataset, context.open_client(truth.access, f"truth.{name}"), rows)
+        for level, distance in self.context.distances.items():
+            plan.search.find(self._create_task(context, level, distance, probed))
         return ledger

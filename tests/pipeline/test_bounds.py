@@ -1,4 +1,4 @@
-"""FeatureSetBounds against brute force: every explanation of every instance, and every way to combine them."""
+"""Bounds against brute force: every explanation of every instance, and every combination of them."""
 
 from itertools import permutations, product
 
@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, ModelSpec
 from cfeval_cli.pipeline import bounds
-from cfeval_cli.pipeline.bounds import FeatureSetBounds, Goal, Pool, compute_bounds
+from cfeval_cli.pipeline.bounds import FeatureSetBounds, Objective, ScoredSets, compute_bounds
 from cfeval_cli.pipeline.context import create_context
 from tests.inside import planned
 from tests.problems import logit, make_dataset, make_linear, sigmoid
 
 
-def context(dataset, model, *overrides):
+def make_context(dataset, model, *overrides):
     plan = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides)
     return create_context(plan.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
 
 
-def truths(made):
-    return {name: made.truth(name) for name in made.plan.truths}
+def compute_truths(context):
+    return {name: context.truth(name) for name in context.plan.truths}
 
 
 @st.composite
-def pools(draw):
-    """A few instances with a few sets each; scores are small whole numbers, so that ties are real."""
+def scored_sets(draw):
+    """Draw a few instances with a few sets each; scores are small integers, so that ties are exact."""
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
     total = sum(sizes)
     numbers = st.lists(st.integers(-3, 3).map(float), min_size=total, max_size=total)
@@ -36,68 +36,70 @@ def pools(draw):
 
 
 @settings(max_examples=300)
-@given(pools(), st.booleans())
-def test_the_best_ratio_is_the_best_of_all_combinations(pool, worst):
-    sizes, n, d, better = pool
+@given(scored_sets(), st.booleans())
+def test_the_extreme_ratio_is_that_of_all_combinations(drawn, worst):
+    sizes, n, d, better = drawn
     d = d + 0.5  # a set without distance cannot be compared
-    goal = Goal(("c", "label"), better)
-    member = np.repeat(np.arange(len(sizes)), sizes)
-    made = Pool(member, np.zeros((len(member), 1), dtype=int), {goal: (n, d)}, {})
+    objective = Objective(("c", "label"), better)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    sets = ScoredSets(owner, np.zeros((len(owner), 1), dtype=int), {objective: (n, d)}, {})
     instances = np.arange(len(sizes)) % 3 != 1
-    found, chosen = made.best(goal, instances, worst=worst)
-    ranges = [np.flatnonzero(member == i) for i in np.flatnonzero(instances)]
+    value, is_optimal = sets.find_extreme(objective, instances, worst=worst)
+    ranges = [np.flatnonzero(owner == i) for i in np.flatnonzero(instances)]
     ratios = {choice: n[list(choice)].sum() / d[list(choice)].sum() for choice in product(*ranges)}
     extreme = max if (better == "higher") != worst else min
     expected = extreme(ratios.values())
-    assert found == pytest.approx(expected)
+    assert value == pytest.approx(expected)
     best = [choice for choice, ratio in ratios.items() if ratio == pytest.approx(expected, abs=1e-9)]
-    assert set(np.flatnonzero(chosen)) == {place for choice in best for place in choice}
+    assert set(np.flatnonzero(is_optimal)) == {row for choice in best for row in choice}
 
 
 @settings(max_examples=200)
-@given(pools(), st.data(), st.booleans())
-def test_truth_shares_are_means_over_all_instances_and_over_those_whose_sets_differ(pool, data, ratio):
-    sizes, n, d, better = pool
+@given(scored_sets(), st.data(), st.booleans())
+def test_truth_shares_are_means_over_all_instances_and_over_those_whose_sets_differ(drawn, data, ratio):
+    sizes, n, d, better = drawn
     d = d + 0.5 if ratio else np.ones(len(d))
-    goal = Goal(("c" if ratio else "dfr", "label"), better)
-    member = np.repeat(np.arange(len(sizes)), sizes)
+    objective = Objective(("c" if ratio else "dfr", "label"), better)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
     truth = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(n), max_size=len(n))))
     # one feature each, so that all sets of an instance differ
     features = np.concatenate([np.arange(size) for size in sizes])[:, None]
-    made = Pool(member, features, {goal: (n, d)}, {"signed": truth})
-    line = FeatureSetBounds(made, [goal], np.arange(len(sizes)), True).tabulate().iloc[0]
-    ranges = [np.flatnonzero(member == i) for i in range(len(sizes))]
+    sets = ScoredSets(owner, features, {objective: (n, d)}, {"signed": truth})
+    line = FeatureSetBounds(sets, np.arange(len(sizes)), True).tabulate().iloc[0]
+    ranges = [np.flatnonzero(owner == i) for i in range(len(sizes))]
     ratios = {choice: n[list(choice)].sum() / d[list(choice)].sum() for choice in product(*ranges)}
     extreme = (max if better == "higher" else min)(ratios.values())
     best = [choice for choice, value in ratios.items() if value == pytest.approx(extreme, abs=1e-9)]
     optima = [{choice[i] for choice in best} for i in range(len(sizes))]
-    telling = [i for i, mine in enumerate(ranges) if len(optima[i]) < len(mine)]
+    informative = [i for i, rows in enumerate(ranges) if len(optima[i]) < len(rows)]
     if not ratio:
-        assert telling == [i for i, mine in enumerate(ranges) if len(set(n[mine])) > 1]
-    shares = [np.mean([truth[place] for place in mine]) for mine in optima]
-    assert line["telling"] == len(telling) and line["truth_signed"] == pytest.approx(np.mean(shares))
-    if telling:
-        assert line["truth_signed_telling"] == pytest.approx(np.mean([shares[i] for i in telling]))
+        assert informative == [i for i, rows in enumerate(ranges) if len(set(n[rows])) > 1]
+    shares = [np.mean([truth[row] for row in rows]) for rows in optima]
+    assert line["telling"] == len(informative) and line["truth_signed"] == pytest.approx(np.mean(shares))
+    if informative:
+        assert line["truth_signed_telling"] == pytest.approx(np.mean([shares[i] for i in informative]))
     else:
         assert np.isnan(line["truth_signed_telling"])
 
 
-def test_nothing_to_compare_has_no_bounds():
-    goal = Goal(("c", "label"), "higher")
-    made = Pool(np.array([0, 0]), np.zeros((2, 1), dtype=int), {goal: (np.zeros(2), np.zeros(2))}, {})
-    assert np.isnan(made.best(goal, np.array([True]))[0]) and np.isnan(made.best(goal, np.array([False]))[0])
+def test_without_distance_or_instances_there_is_no_extreme():
+    objective = Objective(("c", "label"), "higher")
+    sets = ScoredSets(np.array([0, 0]), np.zeros((2, 1), dtype=int), {objective: (np.zeros(2), np.zeros(2))}, {})
+    assert np.isnan(sets.find_extreme(objective, np.array([True]))[0]) and np.isnan(
+        sets.find_extreme(objective, np.array([False]))[0]
+    )
 
 
-def by_hand(dataset, model, k):
-    """For each instance and ordered set: comprehensiveness, and drop, flip and distance of the largest drop."""
-    found = {}
+def enumerate_scores(dataset, model, k):
+    """Return comprehensiveness, and drop, flip and distance of the largest drop, by instance and ordered set."""
+    scores = {}
     for i, row in enumerate(dataset.test.codes):
         sign = 1 if logit(model, row) > 0 else -1
         before = sigmoid(sign * logit(model, row))
         for features in permutations(np.flatnonzero(row != ABSENT).tolist(), k):
             erased = row.copy()
             erased[list(features)] = ABSENT
-            tried = []
+            edits = []
             for values in product(*(dataset.candidates[j].tolist() for j in features)):
                 edited = row.copy()
                 edited[list(features)] = values
@@ -107,98 +109,103 @@ def by_hand(dataset, model, k):
                 moves = [model.tables[j][row[j]] - model.tables[j][edited[j]] for j in features]
                 flip = (logit(model, edited) > 0) != (sign > 0)
                 changed = sum(edited != row)
-                tried.append(
+                edits.append(
                     (
                         round(after, 12),
                         changed,
-                        len(tried),
+                        len(edits),
                         before - after,
                         flip,
                         np.sqrt(sum((m**2).sum() for m in moves)),
                     )
                 )
-            *_, drop, flip, distance = min(tried)
-            found[i, features] = (before - sigmoid(sign * logit(model, erased)), drop, float(flip), distance)
-    return found
+            *_, drop, flip, distance = min(edits)
+            scores[i, features] = (before - sigmoid(sign * logit(model, erased)), drop, float(flip), distance)
+    return scores
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1, 2]))
-def test_all_sets_are_tried_and_scored_as_written_out(seed, k):
+def test_all_sets_are_enumerated_and_scored(seed, k):
     dataset = make_dataset([2, 3, 2, 3], n=5, seed=seed, absent=0.2)
     model = make_linear(dataset, seed=seed + 1, dim=2)
-    done = context(dataset, model, f"k={k}", "distance.space=embedding")
-    found = compute_bounds(done, truths(done), lambda _: None)
-    hand = by_hand(dataset, model, k)
-    able = [i for i, row in enumerate(dataset.test.codes) if (row != ABSENT).sum() >= k]
-    assert found.exact and found.instances.tolist() == able
-    assert len(found.pool.member) == len({key for key in hand if key[0] in able})
-    table = found.tabulate().set_index(["metric", "variant"])
-    sets = {(i, frozenset(features)) for i, features in hand if i in able}
+    context = make_context(dataset, model, f"k={k}", "distance.space=embedding")
+    bounds_of_all = compute_bounds(context, compute_truths(context), lambda _: None)
+    expected_scores = enumerate_scores(dataset, model, k)
+    eligible = [i for i, row in enumerate(dataset.test.codes) if (row != ABSENT).sum() >= k]
+    assert bounds_of_all.is_exact and bounds_of_all.instances.tolist() == eligible
+    assert len(bounds_of_all.sets.owner) == len({key for key in expected_scores if key[0] in eligible})
+    table = bounds_of_all.tabulate().set_index(["metric", "variant"])
+    sets = {(i, frozenset(features)) for i, features in expected_scores if i in eligible}
     assert (table["sets"] == len(sets)).all()  # whatever the order
-    best = {i: max(score[0] for (row, _), score in hand.items() if row == i) for i in able}
-    optima = {(i, frozenset(f)) for (i, f), score in hand.items() if i in able and score[0] >= best[i] - 1e-12}
-    assert table.loc[("comprehensiveness", "del"), "optima"] == pytest.approx(len(optima) / len(able))
+    best = {i: max(score[0] for (row, _), score in expected_scores.items() if row == i) for i in eligible}
+    optima = {
+        (i, frozenset(f)) for (i, f), score in expected_scores.items() if i in eligible and score[0] >= best[i] - 1e-12
+    }
+    assert table.loc[("comprehensiveness", "del"), "optima"] == pytest.approx(len(optima) / len(eligible))
 
     def options(i, *columns):
-        return [[score[c] for c in columns] for (row, _), score in hand.items() if row == i]
+        return [[score[c] for c in columns] for (row, _), score in expected_scores.items() if row == i]
 
     for name, variant, column in (
         ("comprehensiveness", "del", 0),
         ("validity_soft", "probability", 1),
         ("proximity", "probability", 3),
     ):
-        ends = [(min(x for (x,) in options(i, column)), max(x for (x,) in options(i, column))) for i in able]
+        ends = [(min(x for (x,) in options(i, column)), max(x for (x,) in options(i, column))) for i in eligible]
         low, high = np.mean([a for a, _ in ends]), np.mean([b for _, b in ends])
         line = table.loc[(name, variant)]
         expected = (high, low) if name == "proximity" else (low, high)
         assert (line["worst"], line["best"]) == pytest.approx(expected, abs=1e-9)
     # the ratio by bisection: a ratio over r exists exactly if the best of n - r·d adds up to more than zero
-    if all(d > 0 for i in able for (d,) in options(i, 3)):
+    if all(d > 0 for i in eligible for (d,) in options(i, 3)):
         low, high = -100.0, 100.0
         for _ in range(80):
             middle = (low + high) / 2
-            over = sum(max(n - middle * d for n, d in options(i, 1, 3)) for i in able) > 0
+            over = sum(max(n - middle * d for n, d in options(i, 1, 3)) for i in eligible) > 0
             low, high = (middle, high) if over else (low, middle)
         assert table.loc[("c_soft", "probability"), "best"] == pytest.approx(low, abs=1e-9)
 
 
-def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
+def test_greedy_bounds_are_never_beyond_those_of_all_sets():
     dataset = make_dataset([3, 2, 3, 2, 2], n=12, seed=3)
     model = make_linear(dataset, seed=4)
     fixed = ("k=2", "removal=[zero,mask]", "metric=paper")  # what others have is drawn otherwise for texts
-    done = context(dataset, model, *fixed)
-    truth = compute_bounds(done, truths(done), lambda _: None).tabulate()
-    text = context(dataset, model, *fixed)
+    context = make_context(dataset, model, *fixed)
+    exact = compute_bounds(context, compute_truths(context), lambda _: None).tabulate()
+    text = make_context(dataset, model, *fixed)
     object.__setattr__(text.dataset, "kind", "text")  # pairs are enumerated for tables only
-    found = compute_bounds(text, truths(text), lambda _: None)
-    greedy = found.tabulate()
-    assert not found.exact and set(greedy["method"]) == {"greedy"} and set(truth["method"]) == {"enumerated"}
-    assert len(found.pool.member) < 12 * 20  # of the 20 ordered pairs of an instance
-    for one, two in zip(truth.itertuples(), greedy.itertuples(), strict=True):
-        sign = 1 if one.better == "higher" else -1
-        assert sign * (one.best - two.best) >= -1e-9 and sign * (two.worst - one.worst) >= -1e-9
+    bounds_of_text = compute_bounds(text, compute_truths(text), lambda _: None)
+    greedy = bounds_of_text.tabulate()
+    assert (
+        not bounds_of_text.is_exact and set(greedy["method"]) == {"greedy"} and set(exact["method"]) == {"enumerated"}
+    )
+    assert len(bounds_of_text.sets.owner) < 12 * 20  # of the 20 ordered pairs of an instance
+    for row, greedy_row in zip(exact.itertuples(), greedy.itertuples(), strict=True):
+        sign = 1 if row.better == "higher" else -1
+        assert sign * (row.best - greedy_row.best) >= -1e-9
+        assert sign * (greedy_row.worst - row.worst) >= -1e-9
     # on a model whose logit is a sum, the best single deletion is part of the best pair
     comp = [
-        table.set_index(["metric", "variant"]).loc[("comprehensiveness", "del"), "best"] for table in (truth, greedy)
+        table.set_index(["metric", "variant"]).loc[("comprehensiveness", "del"), "best"] for table in (exact, greedy)
     ]
     assert comp[0] == pytest.approx(comp[1])
 
 
-def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
+def test_instances_are_sampled_and_sets_are_scored_in_chunks(monkeypatch):
     dataset = make_dataset([2, 2, 2], n=30)
     model = make_linear(dataset)
-    assert len(compute_bounds(context(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
-    monkeypatch.setattr(bounds, "_MOST", 60)
-    assert len(compute_bounds(context(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 pairs each
-    whole = context(dataset, model)
-    monkeypatch.setattr(bounds, "_MOST", 1 << 19)
-    expected = compute_bounds(whole, truths(whole), lambda _: None).tabulate()
-    monkeypatch.setattr(bounds, "_CHUNK", 7)
-    pd.testing.assert_frame_equal(compute_bounds(whole, truths(whole), lambda _: None).tabulate(), expected)
+    assert len(compute_bounds(make_context(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
+    monkeypatch.setattr(bounds, "_MAX_SETS", 60)
+    assert len(compute_bounds(make_context(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 pairs each
+    context = make_context(dataset, model)
+    monkeypatch.setattr(bounds, "_MAX_SETS", 1 << 19)
+    expected = compute_bounds(context, compute_truths(context), lambda _: None).tabulate()
+    monkeypatch.setattr(bounds, "_MAX_SETS_PER_CALL", 7)
+    pd.testing.assert_frame_equal(compute_bounds(context, compute_truths(context), lambda _: None).tabulate(), expected)
 
 
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)
-def test_every_explainer_stands_between_the_bounds_and_the_truth_on_top_of_comprehensiveness(toy, made, arguments):
+def test_explainers_of_a_run_are_between_the_bounds(toy, made, arguments):
     folder = made(
         toy,
         "explainer=[random,omission,anchor,lr]",

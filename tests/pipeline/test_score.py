@@ -11,7 +11,7 @@ from cfeval_cli.core import NO_FEATURE, Cost, ExplainerResult, Explanation, Mode
 from cfeval_cli.pipeline import explain
 from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.score import compute_scores
-from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
+from cfeval_cli.pipeline.search import search_explained_instances
 from tests.inside import planned
 from tests.problems import make_dataset, random_linear
 
@@ -21,47 +21,47 @@ MODEL = random_linear(DATASET, 3, 2)
 SETTINGS = ("cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "metric=field", "k=2", "metric.naopc.rows=500")
 
 
-def scored(silent):
-    """Scores, summary and account of three explainers, of which one is silent about some instances."""
+def score_explainers(unexplained):
+    """Score three explainers, of which one returns no explanation of some instances."""
     plan = planned(*SETTINGS)
     context = create_context(plan.restrict_to(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
     explained = {name: explain.explain_instances(context, name, {}, lambda _: None) for name in context.plan.explainers}
-    told = explained["lr"].explanation
-    features = np.where(np.isin(np.arange(N), silent)[:, None], NO_FEATURE, told.features)
-    explained["lr"] = ExplainerResult(Explanation(features, told.scores), Cost(), 0)
+    explanation = explained["lr"].explanation
+    features = np.where(np.isin(np.arange(N), unexplained)[:, None], NO_FEATURE, explanation.features)
+    explained["lr"] = ExplainerResult(Explanation(features, explanation.scores), Cost(), 0)
     chosen = {name: explain.select_top_k(context, name, done) for name, done in explained.items()}
-    edits = {}
-    for name, of in chosen.items():
-        rows = find_explained(of)
-        edits[name] = search_counterfactuals(
-            context, context.rows.take(rows), of[rows], "s.{level}", lambda _: None, use_cache=False
-        )
+    edits = {
+        name: search_explained_instances(context, features, "s.{level}", lambda _: None)
+        for name, features in chosen.items()
+    }
     truth = {name: context.truth(name) for name in context.plan.truths}
-    truth["contrast"] = np.where(np.arange(N)[:, None] % 3 == 0, np.nan, truth["contrast"])  # not known of all
-    found, summary = compute_scores(context, truth, explained, chosen, edits)
-    return found, summary, context
+    truth["contrast"] = np.where(np.arange(N)[:, None] % 3 == 0, np.nan, truth["contrast"])  # not computed for all
+    scores, summary = compute_scores(context, truth, explained, chosen, edits)
+    return scores, summary, context
 
 
-@pytest.mark.parametrize(("silent", "sizes"), [([], [21]), ([0, 5, *range(7, 14), 21], [7, 21]), (list(range(N)), [7])])
-def test_slabs_of_any_size_give_the_same_scores_remarks_and_costs(monkeypatch, silent, sizes):
-    whole, order, context = scored(silent)
-    assert order["method"].str.contains("on a sample of").any()
-    assert not (order["method"] + order["remark"]).str.contains("{", regex=False).any()
+@pytest.mark.parametrize(
+    ("unexplained", "sizes"), [([], [21]), ([0, 5, *range(7, 14), 21], [7, 21]), (list(range(N)), [7])]
+)
+def test_slabs_of_any_size_give_the_same_scores_remarks_and_costs(monkeypatch, unexplained, sizes):
+    whole, summary, context = score_explainers(unexplained)
+    assert summary["method"].str.contains("on a sample of").any()
+    assert not (summary["method"] + summary["remark"]).str.contains("{", regex=False).any()
     assert len(whole) == len(whole.to_frame()) > 0 and (whole.ids == DATASET.test.ids).all()
     for size in sizes:
         monkeypatch.setattr(scratch, "_SLAB", size)
-        parts, rows, by_slabs = scored(silent)
+        parts, rows, by_slabs = score_explainers(unexplained)
         pd.testing.assert_frame_equal(parts.to_frame(), whole.to_frame(), check_exact=True)
-        pd.testing.assert_frame_equal(rows, order, check_exact=True)
+        pd.testing.assert_frame_equal(rows, summary, check_exact=True)
         assert by_slabs.ledger.rows == context.ledger.rows
         pieces = pd.concat([parts.to_frame(start, start + 100) for start in range(0, len(parts), 100)])
         pd.testing.assert_frame_equal(pieces.reset_index(drop=True), whole.to_frame(), check_exact=True)
-        some = np.array([0, 8, 21])
-        mine = whole.to_frame()[whole.to_frame()["instance"].isin(whole.ids[some])].reset_index(drop=True)
-        pd.testing.assert_frame_equal(parts.select_frame(some), mine, check_exact=True)
+        positions = np.array([0, 8, 21])
+        expected = whole.to_frame()[whole.to_frame()["instance"].isin(whole.ids[positions])].reset_index(drop=True)
+        pd.testing.assert_frame_equal(parts.select_frame(positions), expected, check_exact=True)
 
 
-def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there_are(monkeypatch):
+def test_metrics_receive_slabs_and_the_number_of_all_instances(monkeypatch):
     seen = []
 
     class Watching:
@@ -82,8 +82,8 @@ def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there
     context = replace(context, plan=replace(context.plan, metrics=metrics))
     done = {"random": explain.explain_instances(context, "random", {}, lambda _: None)}
     chosen = {"random": explain.select_top_k(context, "random", done["random"])}
-    found, _ = compute_scores(context, {}, done, chosen, {"random": {}})
-    assert seen == [(8, N), (8, N), (6, N)] and len(found) == N
+    scores, _ = compute_scores(context, {}, done, chosen, {"random": {}})
+    assert seen == [(8, N), (8, N), (6, N)] and len(scores) == N
 
 
 def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, made, monkeypatch):
@@ -92,9 +92,9 @@ def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, made, monkeypatch):
                 "metric=[comprehensiveness,dfr,proximity,c_soft,recall]")  # fmt: skip
     whole = made(toy, *settings)
     monkeypatch.setattr(scratch, "_SLAB", 7)
-    parts = made(toy, *settings, "seed=0")  # the same again, though not to those who keep runs
+    parts = made(toy, *settings, "seed=0")  # equal settings, but another run folder
     names = {path.name for path in whole.iterdir() if path.suffix in (".csv", ".parquet", ".tex", ".json")}
-    names -= {"run.json", "costs.csv"}  # tell of seconds
+    names -= {"run.json", "costs.csv"}  # these contain seconds
     assert {
         "scores.parquet",
         "truth.parquet",
