@@ -167,7 +167,7 @@ class _Sample:
         """Return the explanations, and their counterfactuals, of at most so many instances."""
         positions = _sample_instances(context, selected, limit)
         owners, members, features, explained = [], [], [], []
-        found: dict[Access, list[Counterfactuals]] = {level: [] for level in context.distances}
+        level_edits: dict[Access, list[Counterfactuals]] = {level: [] for level in context.distances}
         for number, (name, explainer_features) in enumerate(selected.items()):
             is_explained = (explainer_features != NO_FEATURE).any(axis=1)
             member = np.flatnonzero(is_explained[positions])
@@ -177,14 +177,14 @@ class _Sample:
             features.append(explainer_features[rows])
             explained.append(explanations[name].explanation.take(rows))
             index = np.cumsum(is_explained) - 1  # the run has counterfactuals of explained instances only
-            for level, parts in found.items():
+            for level, parts in level_edits.items():
                 context.scratch.release()  # scattered rows bring all that lies near them into memory
                 parts.append(edits[name][level].take(index[rows]))
             context.scratch.release()
         return _Sample(
             context, positions, list(selected), np.concatenate(owners), np.concatenate(members),
             np.concatenate(features), Explanation.concatenate(explained),
-            {level: Counterfactuals.concatenate(parts) for level, parts in found.items()},
+            {level: Counterfactuals.concatenate(parts) for level, parts in level_edits.items()},
         )  # fmt: skip
 
     @cached_property
@@ -344,7 +344,9 @@ class _Sample:
         for name in plan.removals:
             removal = fit_removal(plan, dataset, model, name, ledger)
             if removal.replacement is not None:
-                compute_removal_effect(context.open_client(Access.GRADIENT, f"removal.{name}"), rows, is_removed, removal.replacement)
+                compute_removal_effect(
+                    context.open_client(Access.GRADIENT, f"removal.{name}"), rows, is_removed, removal.replacement
+                )
         for name, truth in plan.truths.items():
             truth.compute_masked_importance(dataset, context.open_client(truth.access, f"truth.{name}"), rows)
         for level, distance in self.context.distances.items():

@@ -1,4 +1,4 @@
-"""Parts of the work on many instances are stored and joined, and a few from elsewhere are computed again."""
+"""Results of units are cached and joined, and a few from the cache and from workers are verified."""
 
 import os
 from dataclasses import dataclass, replace
@@ -32,14 +32,14 @@ HERE, WORKERS = Local(n_jobs=1), Local(2, min_seconds=0.0)
 
 @dataclass(frozen=True)
 class Model:
-    """A linear model that may give the opposite answer, always or in other processes than its own."""
+    """A linear model that may give opposite predictions, always or in other processes."""
 
-    home: int = 0  # the process where it gives its own answers; 0: all
-    turned: bool = False
+    home: int = 0  # the process where predictions are not reversed; 0: all
+    is_reversed: bool = False
 
     def predict_proba(self, codes):
-        told = LINEAR.predict_proba(codes)
-        return told[:, ::-1] if self.turned or self.home not in (0, os.getpid()) else told
+        probabilities = LINEAR.predict_proba(codes)
+        return probabilities[:, ::-1] if self.is_reversed or self.home not in (0, os.getpid()) else probabilities
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,26 @@ class Labels:
 
 
 ROWS = predicted(DATASET, LINEAR)
-# the model of a first run, the model of a second one that uses the same cache, and who computes
+# the model of a first run, that of a second run with the same cache, the executor, and the message
 CASES = {
-    "cache": (Model(), Model(turned=True), HERE, "from the cache .* Use redo=true or cache=off"),
+    "cache": (Model(), Model(is_reversed=True), HERE, "from the cache .* Use redo=true or cache=off"),
     "workers": (None, Model(home=os.getpid()), WORKERS, "from a worker process .* Use n_jobs=1"),
     "the same": (Model(), Model(), WORKERS, None),
 }
 
 
-class ExplainerResult:
-    """How each kind of result is computed and checked."""
+class Explanations:
+    """Computes and verifies explanations."""
 
     explainer = Lime(n_samples=200)
 
     def compute(self, model, executor, cache):
-        who, code = hash_component(self.explainer), hash_code(type(self.explainer))
-        job = ExplanationJob("x", self.explainer, Access.PROBABILITY, DATASET, model, who, code, "subject", 0, ROWS)
+        hashes = hash_component(self.explainer), hash_code(type(self.explainer)), "subject"
+        job = ExplanationJob("x", self.explainer, Access.PROBABILITY, DATASET, model, *hashes, 0, ROWS)
         check_explanations(job, compute_explanations(job, executor, cache, lambda _: None), 1e-6)
 
 
-class Searched:
+class Counterfactuals:
     access, model = Access.PROBABILITY, staticmethod(lambda model: model)
 
     def compute(self, model, executor, cache):
@@ -81,18 +81,18 @@ class Searched:
         check_counterfactuals(job, done, 1e-6)
 
 
-class SearchedByLabels(Searched):
+class CounterfactualsOfLabels(Counterfactuals):
     access, model = Access.LABEL, Labels
 
 
 class Small(Discrete):
-    """In chunks of a few instances."""
+    """Searches chunks of 16 instances."""
 
     def chunk(self, dataset, k):
         return 16
 
 
-class TruthComputed:
+class Truths:
     def compute(self, model, executor, cache):
         chosen = ("truth=[contrast,shapley]", "explainer=[random]", "reference=null")
         plan = inside.planned("cache=off", *chosen).restrict_to(ModelSpec(DATASET, Model))
@@ -101,10 +101,10 @@ class TruthComputed:
 
 
 @pytest.mark.parametrize(
-    "kind", [ExplainerResult, Searched, SearchedByLabels, TruthComputed], ids=lambda kind: kind.__name__
+    "kind", [Explanations, Counterfactuals, CounterfactualsOfLabels, Truths], ids=lambda kind: kind.__name__
 )
 @pytest.mark.parametrize("case", CASES)
-def test_a_few_results_are_computed_again(kind, case, tmp_path):
+def test_a_few_results_are_verified(kind, case, tmp_path):
     first, second, executor, message = CASES[case]
     cache = Disk(str(tmp_path))
     if first is not None:
@@ -118,26 +118,26 @@ def test_a_few_results_are_computed_again(kind, case, tmp_path):
 
 
 @dataclass(frozen=True)
-class Restless(Random):
-    """Draws other numbers each time, and does not say that its results depend on its settings alone."""
+class Nondeterministic(Random):
+    """Draws other numbers each time, and declares no fingerprint."""
 
     def fit(self, dataset, model):
         explain = super().fit(dataset, model)
         return lambda batch: explain(replace(batch, seed=int.from_bytes(os.urandom(4))))
 
 
-def test_an_explainer_that_does_not_declare_that_it_is_deterministic_is_not_compared():
-    class Comparing(ExplainerResult):
-        explainer = Restless()
+def test_explainers_without_a_fingerprint_are_not_verified():
+    class Comparing(Explanations):
+        explainer = Nondeterministic()
 
-    assert hash_component(Restless()) is None
+    assert hash_component(Nondeterministic()) is None
     Comparing().compute(Model(), WORKERS, Off())
 
 
-def test_samples_are_seeded_small_and_of_both_origins():
+def test_verified_instances_are_seeded_and_of_both_origins():
     cached, others = np.arange(10), np.arange(10, 12)
     drawn = chunks.draw_verified_instances(0, "x", cached, others)
-    assert {origin: len(places) for origin, places in drawn.items()} == {
+    assert {origin: len(positions) for origin, positions in drawn.items()} == {
         chunks.FROM_CACHE: 3,
         chunks.FROM_WORKERS: 2,
     }
@@ -157,11 +157,11 @@ IDS, INPUTS = np.arange(SIZE) + 1000, np.arange(3 * SIZE).reshape(SIZE, 3)
 SECTION = Section("section", "label")
 
 
-def square(shared, places):
-    """Squares in units of 4 (or less at the end) with as many columns as the largest number has digits."""
+def square(shared, positions):
+    """Return squares in units of 4, or less at the end, with as many columns as the largest number has digits."""
     parts = []
-    for start in range(0, len(places), 4):
-        some = places[start : start + 4]
+    for start in range(0, len(positions), 4):
+        some = positions[start : start + 4]
         width = len(str(some.max(initial=0)))
         arrays = {"square": np.tile((some**2)[:, None], width), "half": some / 2}
         note = "small" if some.max(initial=0) < 10 else "large"
@@ -182,34 +182,36 @@ def run(work, executor=HERE, cache=None, **options):
     return done
 
 
-def same(one: JoinedResults, two: JoinedResults):
-    arrays = all(np.array_equal(one.arrays[name], two.arrays[name]) for name in ("square", "half"))
-    return arrays and (one.cost, one.notes, one.failures) == (two.cost, two.notes, two.failures)
+def are_equal(a: JoinedResults, b: JoinedResults):
+    arrays = all(np.array_equal(a.arrays[name], b.arrays[name]) for name in ("square", "half"))
+    return arrays and (a.cost, a.notes, a.failures) == (b.cost, b.notes, b.failures)
 
 
 @pytest.mark.parametrize("slab", [1 << 14, 7])
-def test_parts_are_joined_whoever_computed_them_and_whenever(tmp_path, monkeypatch, slab):
+def test_joined_results_do_not_depend_on_executor_and_cache(tmp_path, monkeypatch, slab):
     monkeypatch.setattr(scratch, "_SLAB", slab)
+    monkeypatch.setattr(chunks, "LOOKUP_INSTANCES", slab)
+    monkeypatch.setattr(chunks, "_MAX_BYTES_IN_MEMORY", 10 * slab)
     plain, cache = run(work()), Disk(str(tmp_path))
     squares = np.arange(SIZE) ** 2
-    # a unit with places of two digits has a second column
+    # a unit with positions of two digits has a second column
     assert np.array_equal(plain.arrays["square"][:, 0], squares) and plain.arrays["square"].dtype == np.int64
     assert np.array_equal(plain.arrays["square"][:, 1], np.where(np.arange(SIZE) < 8, NO_FEATURE, squares))
     assert plain.arrays["half"].tolist() == (np.arange(SIZE) / 2).tolist()
     assert plain.cost == Cost(SIZE, 13.0, 0.0, 0.0) and plain.notes == ["small", "large"]
-    assert same(run(work(), WORKERS), plain)
+    assert are_equal(run(work(), WORKERS), plain)
     run(replace(work(), inputs=(IDS[20:32], INPUTS[20:32]), compute=later), cache=cache)
     mixed, warm = run(work(), WORKERS, cache), run(work(), cache=cache)
-    assert same(mixed, plain) and same(warm, plain)
+    assert are_equal(mixed, plain) and are_equal(warm, plain)
     assert mixed.cached_rows.tolist() == list(range(20, 32)) and not set(mixed.cached_rows) & set(mixed.worker_rows)
     assert len(warm.cached_rows) == SIZE and len(warm.worker_rows) == 0
 
 
-def later(shared, places):
-    return square(shared, places + 20)
+def later(shared, positions):
+    return square(shared, positions + 20)
 
 
-def test_a_unit_is_known_by_all_of_its_inputs():
+def test_the_key_of_a_unit_depends_on_all_inputs():
     first = work()
     others = [(IDS + 1, INPUTS), (IDS, INPUTS + 1), (IDS.astype(np.int32), INPUTS), (IDS, INPUTS, INPUTS), (IDS,)]
     keys = [work(inputs=inputs).compute_keys([2])[0] for inputs in others]
@@ -218,7 +220,7 @@ def test_a_unit_is_known_by_all_of_its_inputs():
     assert again.compute_keys(range(13)) == first.compute_keys(range(13))
 
 
-def test_faults_are_reported_and_not_stored(tmp_path):
+def test_failures_are_reported_and_not_cached(tmp_path):
     cache = Disk(str(tmp_path))
     done = run(work({8: "cannot"}), cache=cache)
     assert done.failures == {8: "cannot"}
@@ -228,14 +230,14 @@ def test_faults_are_reported_and_not_stored(tmp_path):
         run(work({8: "cannot"}), strict=True)
 
 
-def test_without_a_section_nothing_is_looked_up_or_stored(tmp_path):
+def test_without_a_section_nothing_is_cached(tmp_path):
     cache = Disk(str(tmp_path))
     for _ in range(2):
         assert len(run(work(section=Section(None, "label")), cache=cache).cached_rows) == 0
     assert cache.sections() == []
 
 
-def test_what_is_no_part_is_computed_again(tmp_path):
+def test_invalid_cache_entries_are_computed_again(tmp_path):
     cache = Disk(str(tmp_path))
     plain = run(work(), cache=cache)
     square, cost = np.zeros((4, 1)), np.zeros(4)
@@ -243,28 +245,28 @@ def test_what_is_no_part_is_computed_again(tmp_path):
     keys = work().compute_keys(range(4))
     cache.put(SECTION, dict(zip(keys, odd, strict=True)))
     again = run(work(), cache=cache)
-    assert same(again, plain) and again.cached_rows.tolist() == list(range(16, SIZE))
+    assert are_equal(again, plain) and again.cached_rows.tolist() == list(range(16, SIZE))
 
 
 @pytest.mark.parametrize(
     "cost", [Cost(), Cost(2**53 - 1, 1 / 3, 1e9 / 7, 1e-300)], ids=["nothing", "much"]
 )  # fmt: skip
-def test_a_part_comes_back_to_the_bit(cost):
-    part = UnitResult({"a": np.array([np.nan, -0.0])}, cost, "with ünusual words")
-    back = UnitResult.from_cache_entry(part.to_cache_entry())
-    assert (back.cost, back.note, back.failure) == (cost, part.note, "")
-    assert back.arrays["a"].tobytes() == part.arrays["a"].tobytes()
+def test_a_result_is_restored_exactly(cost):
+    result = UnitResult({"a": np.array([np.nan, -0.0])}, cost, "with ünusual words")
+    back = UnitResult.from_cache_entry(result.to_cache_entry())
+    assert (back.cost, back.note, back.failure) == (cost, result.note, "")
+    assert back.arrays["a"].tobytes() == result.arrays["a"].tobytes()
 
 
 class Interrupted(BaseException):
     pass
 
 
-def test_what_breaks_off_is_stored_and_little_is_written_one_by_one(tmp_path, monkeypatch):
-    def broken(shared, places):
-        if 40 in places:
+def test_results_before_an_interruption_are_cached_in_few_writes(tmp_path, monkeypatch):
+    def broken(shared, positions):
+        if 40 in positions:
             raise Interrupted
-        return square(shared, places)
+        return square(shared, positions)
 
     written, put = [], Disk.put
     monkeypatch.setattr(Disk, "put", lambda self, *rest: written.append(len(rest[1])) or put(self, *rest))
@@ -278,24 +280,24 @@ def test_what_breaks_off_is_stored_and_little_is_written_one_by_one(tmp_path, mo
         written.clear()
 
 
-def fail(shared, places):
+def fail(shared, positions):
     raise KeyError("debt")
 
 
 @pytest.mark.parametrize("executor", [HERE, WORKERS], ids=["here", "workers"])
-def test_an_error_is_named_with_the_component(executor):
+def test_an_error_is_reported_with_the_component(executor):
     with pytest.raises(Failure, match=r"name failed, KeyError: 'debt' \(test_chunks.py:\d+\)\. HYDRA_FULL_ERROR=1"):
         run(replace(work(), compute=fail), executor)
 
 
-def walk(shared, places):
+def change_folder(shared, positions):
     os.chdir(shared)
-    return [UnitResult({"a": places}) for _ in range(0, len(places), 4)]
+    return [UnitResult({"a": positions}) for _ in range(0, len(positions), 4)]
 
 
 @pytest.mark.parametrize("executor", [HERE, WORKERS], ids=["here", "workers"])
-def test_work_leaves_the_current_folder_as_it_was(executor, tmp_path):
+def test_computations_leave_the_current_folder_unchanged(executor, tmp_path):
     before = Path.cwd()
-    done = run(ChunkedComputation("name", str(tmp_path), walk, (IDS,), SECTION, unit_size=4), executor)
+    done = run(ChunkedComputation("name", str(tmp_path), change_folder, (IDS,), SECTION, unit_size=4), executor)
     assert done.arrays["a"].tolist() == list(range(SIZE)) and Path.cwd() == before
     assert 0 not in done.worker_rows and (len(done.worker_rows) > 0) == (executor is WORKERS)

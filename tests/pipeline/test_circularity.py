@@ -1,4 +1,4 @@
-"""What is so by construction: as the components declare it, and as it can be seen on small problems."""
+"""Circular explainers and metrics: as the components declare it, and in the results of a run."""
 
 from types import SimpleNamespace
 
@@ -65,7 +65,7 @@ def test_metrics_are_circular_with_the_truths_they_measure(k):
     assert find_circular_truths(plan(k), SPEC, order()) == erasure | soft
 
 
-def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made):
+def test_a_run_marks_circular_rows_and_can_exclude_them_from_every_tau(toy, made):
     several = ["explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=15"]
     several += ["resamples=0", "model.max_epochs=10"]
     several.append("metric=[comprehensiveness,sufficiency,validity,validity_soft,recall]")
@@ -83,27 +83,27 @@ def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made
     circular = set(marked[["metric", "variant", "explainer"]].itertuples(index=False, name=None))
     value = metrics.set_index(["metric", "variant", "explainer"])["value"].to_dict()
     better = metrics.drop_duplicates(["metric", "variant"]).set_index(["metric", "variant"])["better"].to_dict()
-    named, looked = {}, 0
-    for (metric, variant, name), one in value.items():
-        if not np.isnan(one):
-            named.setdefault((metric, variant), []).append(name)
+    explainers, n_checked = {}, 0
+    for (metric, variant, name), number in value.items():
+        if not np.isnan(number):
+            explainers.setdefault((metric, variant), []).append(name)
     for line in after[~after["circular"]].itertuples():
         sides = [(line.metric, line.variant), (line.agreement, line.truth)]
-        if sides[0] not in named:
+        if sides[0] not in explainers:
             continue
-        left = [name for name in named[sides[0]] if not any((*side, name) in circular for side in sides)]
-        left = [name for name in left if line.subset == "all" or name not in controls]
-        assert line.explainers == len(left)
+        ranked = [name for name in explainers[sides[0]] if not any((*side, name) in circular for side in sides)]
+        ranked = [name for name in ranked if line.subset == "all" or name not in controls]
+        assert line.explainers == len(ranked)
         first, second = (
-            np.array([value[(*side, name)] for name in left]) * (1 if better[side] == "higher" else -1)
+            np.array([value[(*side, name)] for name in ranked]) * (1 if better[side] == "higher" else -1)
             for side in sides
         )
-        if len(left) < 2:
+        if len(ranked) < 2:
             assert np.isnan(line.tau)
             continue
         assert line.tau == pytest.approx(tau(first, second), abs=1e-6)
-        looked += 1
-    assert looked > 20
-    told = (keep / "tables.md").read_text(), (drop / "tables.md").read_text()
-    assert "◦ circular (optimal by construction)" in told[0] and "circular=drop" not in told[0]
-    assert "left out of every τ (circular=drop)" in told[1] and "best at this truth by construction" in told[1]
+        n_checked += 1
+    assert n_checked > 20
+    tables = (keep / "tables.md").read_text(), (drop / "tables.md").read_text()
+    assert "◦ circular (optimal by construction)" in tables[0] and "circular=drop" not in tables[0]
+    assert "left out of every τ (circular=drop)" in tables[1] and "best at this truth by construction" in tables[1]

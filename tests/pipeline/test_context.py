@@ -1,4 +1,4 @@
-"""What the model says of the instances, if it is what a model may say; and what the stages make of it."""
+"""The context of a run, and what the stages compute from it."""
 
 from dataclasses import replace
 
@@ -16,7 +16,6 @@ from cfeval_cli.core import (
     ModelSpec,
     Score,
 )
-from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline import explain, robustness
 from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.model_checks import compute_predictions
@@ -40,7 +39,7 @@ def changed(plan, **settings):
     return replace(plan, settings=plan.settings.model_copy(update=settings))
 
 
-def test_instances_are_all_or_a_seeded_sample_with_what_the_model_says(plan):
+def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
     context = create_context(plan, DATASET, MODEL)
     codes = DATASET.test.codes
     assert (context.rows.codes == codes).all() and (context.rows.labels == labels(MODEL, codes)).all()
@@ -59,78 +58,30 @@ def test_instances_are_all_or_a_seeded_sample_with_what_the_model_says(plan):
         assert (context.truth(name) == importance(name, MODEL, DATASET, codes, context.rows.labels)).all()
 
 
-class Says:
-    """A black box that gives whatever it was made with."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def predict_proba(self, codes):
-        return self.answer(len(codes))
-
-
-def only_labels(answer):
-    class Silent:
-        def predict(self, codes):
-            return answer(len(codes))
-
-    return Silent()
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (lambda n: np.ones((n, 3)) / 3, r"shape \(30, 3\)"),
-        (lambda n: np.ones(n), r"shape \(30,\)"),
-        (lambda n: np.ones((n + 1, 2)), "returns 31 predictions for 30 rows"),
-        (
-            lambda n: np.full((n, 2), np.nan),
-            "returns nan, not a number between 0 and 1, for the row 60 .test split",
-        ),
-        (lambda n: np.full((n, 2), np.inf), "returns inf"),
-    ],
-)
-def test_probabilities_that_are_none_are_refused(answer, message):
-    with pytest.raises(Failure, match=message):
-        compute_predictions(Says(answer), DATASET, DATASET.test.codes)
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (
-            lambda n: np.full(n, 2),
-            "predicts the class 2, where a number from 0 to 1 is needed for the row 60 .test split",
-        ),
-        (lambda n: np.full(n, -1), "predicts the class -1"),
-        (lambda n: np.zeros((n, 1)), r"gives labels of shape \(30, 1\) for 30 rows: one label for each row is needed"),
-    ],
-)
-def test_classes_that_there_are_not_are_refused(answer, message):
-    with pytest.raises(Failure, match=message):
-        compute_predictions(only_labels(answer), DATASET, DATASET.test.codes)
-
-
-def test_labels_alone_are_enough():
+def test_predictions_of_a_model_without_probabilities():
     class First:
         def predict(self, codes):
             return codes[:, 0] % 2
 
-    said, none = compute_predictions(First(), DATASET, DATASET.test.codes)
-    assert none is None and said.tolist() == [row[0] % 2 for row in DATASET.test.codes.tolist()]
+    predicted, probabilities = compute_predictions(First(), DATASET, DATASET.test.codes)
+    assert probabilities is None and predicted.tolist() == [row[0] % 2 for row in DATASET.test.codes.tolist()]
 
 
-def test_a_model_of_three_classes_is_taken_at_its_word():
-    three = replace(DATASET, classes=("a", "b", "c"))
-    told = np.random.default_rng(0).dirichlet(np.ones(3), 30)
-    said, probabilities = compute_predictions(Says(lambda n: told), three, DATASET.test.codes)
-    assert (said == told.argmax(axis=1)).all() and (probabilities == told).all()
+def test_predictions_of_a_model_of_three_classes():
+    class Constant:
+        def predict_proba(self, codes):
+            return expected
+
+    expected = np.random.default_rng(0).dirichlet(np.ones(3), 30)
+    dataset = replace(DATASET, classes=("a", "b", "c"))
+    predicted, probabilities = compute_predictions(Constant(), dataset, DATASET.test.codes)
+    assert (predicted == expected.argmax(axis=1)).all() and (probabilities == expected).all()
 
 
 FEATURES = np.tile([[0, 2]], (30, 1))
 
 
-def test_edits_are_found_at_each_level_and_counted(plan):
+def test_counterfactuals_are_searched_at_each_level_and_counted(plan):
     context = create_context(plan, DATASET, MODEL)
     edits = search_counterfactuals(context, context.rows, FEATURES, "search.x.{level}", lambda _: None, use_cache=False)
     assert set(edits) == {Access.LABEL, Access.PROBABILITY}
@@ -141,7 +92,7 @@ def test_edits_are_found_at_each_level_and_counted(plan):
     assert all(context.ledger.rows[f"search.x.{level}"] > 30 for level in ("label", "probability"))
 
 
-def test_a_metric_sees_no_more_than_it_declares(plan):
+def test_a_metric_has_the_access_that_it_declares(plan):
     context = create_context(plan, DATASET, MODEL)
     seen = []
 
@@ -169,7 +120,7 @@ def test_a_metric_sees_no_more_than_it_declares(plan):
     assert seen == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
 
 
-def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
+def test_incomplete_explanations_are_skipped_filled_or_evaluated(plan):
     features = FEATURES.copy()
     features[:5, 1] = NO_FEATURE
     features[5] = NO_FEATURE
@@ -189,7 +140,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
             assert (explain.select_top_k(context, "x", done) == chosen).all()
 
 
-def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
+def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
     made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "explainer_stability=9")
     made = made.restrict_to(ModelSpec(DATASET, type(MODEL)))
     context = create_context(made, DATASET, MODEL)
@@ -197,10 +148,10 @@ def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_sam
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
     assert rows.tolist() == robustness.sample_instances(context)[1].tolist()
     assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not context.ledger
-    for amount, many in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
+    for requested, size in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
         assert (
-            len(robustness.sample_instances(replace(context, plan=changed(made, explainer_stability=amount)))[1])
-            == many
+            len(robustness.sample_instances(replace(context, plan=changed(made, explainer_stability=requested)))[1])
+            == size
         )
     truth = {name: context.truth(name) for name in made.truths}
     steps = []

@@ -1,4 +1,4 @@
-"""Known explanations are taken, the rest is computed, and nobody can tell the difference."""
+"""Explanations are equal whether they are cached, computed by workers or computed here."""
 
 import contextlib
 import signal
@@ -22,7 +22,6 @@ from cfeval_cli.core import (
     ExplainerResult,
     Explanation,
     Fingerprinted,
-    scratch,
 )
 from cfeval_cli.core.fingerprint import hash_code, hash_component, hash_data_and_model
 from cfeval_cli.errors import Failure
@@ -31,11 +30,9 @@ from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.pipeline import chunks
 from cfeval_cli.pipeline.explanation_job import (
     ExplanationJob,
     _get_chunk_ends,
-    check_explanations,
     compute_explanations,
     describe_invalid_explanation,
 )
@@ -48,56 +45,42 @@ HERE = Local(n_jobs=1)
 
 
 def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
-    who, what, code = hash_component(explainer), hash_data_and_model(dataset, model), hash_code(type(explainer))
-    return ExplanationJob(name, explainer, explainer.access, dataset, model, who, code, what, seed, ROWS)
+    hashes = hash_component(explainer), hash_code(type(explainer)), hash_data_and_model(dataset, model)
+    return ExplanationJob(name, explainer, explainer.access, dataset, model, *hashes, seed, ROWS)
 
 
-def run(made, rows=slice(None), executor=HERE, cache=None):
-    done = []
+def run(job, rows=slice(None), executor=HERE, cache=None):
+    advanced = []
     rows = np.arange(70)[rows]
-    some = replace(made, rows=made.rows.take(rows))
-    told = compute_explanations(some, executor, cache or Off(), done.append)
-    assert sum(done) == len(rows) == len(told.explanation)
-    return told
+    result = compute_explanations(replace(job, rows=job.rows.take(rows)), executor, cache or Off(), advanced.append)
+    assert sum(advanced) == len(rows) == len(result.explanation)
+    return result
 
 
-def same(a, b):
+def are_equal(a, b):
     a, b = a.explanation, b.explanation
     return np.array_equal(a.features, b.features) and np.array_equal(a.scores, b.scores, equal_nan=True)
 
 
 @pytest.mark.parametrize("explainer", [Lime(n_samples=200), Anchor(), Random()], ids=str)
-def test_workers_and_cache_change_nothing_but_the_time(explainer, tmp_path):
+def test_workers_and_cache_change_no_explanation(explainer, tmp_path):
     plain = run(job(explainer))
     assert plain.n_cached == 0 and len(plain.explanation) == 70
     workers = run(job(explainer), executor=Local(2, min_seconds=0.0))
-    assert same(plain, workers) and workers.cost.rows == plain.cost.rows
+    assert are_equal(plain, workers) and workers.cost.rows == plain.cost.rows
     cache = Disk(str(tmp_path))
     some = run(job(explainer), slice(5, 60, 3), cache=cache)
     assert some.n_cached == 0
     mixed = run(job(explainer), cache=cache)
-    assert same(mixed, plain) and mixed.n_cached == len(range(5, 60, 3))
+    assert are_equal(mixed, plain) and mixed.n_cached == len(range(5, 60, 3))
     warm = run(job(explainer), cache=cache)
-    assert same(warm, plain) and warm.n_cached == 70
+    assert are_equal(warm, plain) and warm.n_cached == 70
     if not isinstance(explainer, Anchor):  # of a chunk with others, an instance gets its share of the rows
         assert (mixed.cost.rows, warm.cost.rows) == (plain.cost.rows, plain.cost.rows)
     assert warm.cost.rows == mixed.cost.rows and warm.cost.seconds == pytest.approx(mixed.cost.seconds)
 
 
-def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(tmp_path, monkeypatch):
-    """Anchors name one feature or several, so that what is put aside has to widen."""
-    plain, cache = run(job(Anchor())), Disk(str(tmp_path))
-    assert len(set((plain.explanation.features != NO_FEATURE).sum(axis=1).tolist())) > 1
-    monkeypatch.setattr(scratch, "_SLAB", 7)
-    monkeypatch.setattr(chunks, "LOOKUP_INSTANCES", 9)
-    monkeypatch.setattr(chunks, "_MAX_BYTES_IN_MEMORY", 40)
-    run(job(Anchor()), slice(3, 60, 4), cache=cache)
-    mixed, warm = run(job(Anchor()), cache=cache), run(job(Anchor()), cache=cache)
-    assert same(plain, mixed) and same(plain, warm) and same(plain, run(job(Anchor())))
-    assert (mixed.n_cached, warm.n_cached) == (len(range(3, 60, 4)), 70)
-
-
-def test_an_explainer_can_take_the_samples_of_another():
+def test_an_explainer_can_use_the_samples_of_another():
     """By size or signed: the same coefficients, in another order."""
     first = run(job(Lime(n_samples=200), name="lime")).explanation
     sizes = Lime(n_samples=200, order="absolute", samples_of="lime")
@@ -116,26 +99,7 @@ def test_an_explainer_can_take_the_samples_of_another():
     assert job(sizes, name="lime").section != job(replace(sizes, samples_of=None), name="lime").section
 
 
-@pytest.mark.parametrize("explainer", [Lime(n_samples=200), Anchor(), Random()], ids=str)
-def test_a_sample_of_cached_explanations_is_computed_again(explainer, tmp_path):
-    cache, first = Disk(str(tmp_path)), job(explainer)
-    plain = run(first, cache=cache)
-    assert len(plain.cached_rows) == 0
-    run(first, slice(5, 60, 3), cache=(other := Disk(str(tmp_path / "other"))))
-    mixed, warm = run(first, cache=other), run(first, cache=cache)
-    assert mixed.cached_rows.tolist() == list(range(5, 60, 3)) and len(warm.cached_rows) == 70
-    for done in (plain, mixed, warm):
-        check_explanations(first, done, 1e-6)
-    if isinstance(explainer, Lime):  # which depends on the model: another one with the same cache key
-        stale = replace(job(explainer, model=make_linear(DATASET, seed=5, scale=1)), subject_hash=first.subject_hash)
-        with pytest.raises(
-            Failure, match=r"explainer.x, instance \d+: the explanation from the cache gives .* a score of "
-        ):
-            check_explanations(stale, run(stale, cache=cache), 1e-6)
-        check_explanations(stale, plain, 1e-6)  # nothing of it is from the cache
-
-
-def test_what_explanations_depend_on_makes_another_section(tmp_path):
+def test_each_input_of_explanations_changes_the_cache_section(tmp_path):
     cache = Disk(str(tmp_path))
     first = job(Lime(n_samples=50))
     run(first, cache=cache)
@@ -146,8 +110,8 @@ def test_what_explanations_depend_on_makes_another_section(tmp_path):
         job(Lime(n_samples=50), model=make_linear(DATASET, seed=5, scale=1)),
         job(Lime(n_samples=50), dataset=make_dataset([3, 4, 2, 3, 5], n=70, seed=4)),
     ]
-    assert len({one.section for one in [first, *others]}) == len(others) + 1
-    assert all(run(one, slice(0, 3), cache=cache).n_cached == 0 for one in others)
+    assert len({other.section for other in [first, *others]}) == len(others) + 1
+    assert all(run(other, slice(0, 3), cache=cache).n_cached == 0 for other in others)
     assert run(job(Lime(n_samples=50)), slice(0, 3), cache=cache).n_cached == 3
     flipped = replace(first, rows=replace(ROWS, labels=1 - ROWS.labels))  # another prediction is to be explained
     assert run(flipped, cache=cache).n_cached == 0
@@ -155,7 +119,7 @@ def test_what_explanations_depend_on_makes_another_section(tmp_path):
 
 @dataclass(frozen=True)
 class Counting(Explainer, Fingerprinted):
-    """Asks the model once when it is made, and three times for each instance."""
+    """Evaluates the model when it is fitted, and three times for each instance."""
 
     calls: list = field(default_factory=list)
     access = Access.LABEL
@@ -175,7 +139,7 @@ class Counting(Explainer, Fingerprinted):
         return function
 
 
-def test_rows_are_counted_once_whoever_computed_and_whenever(tmp_path):
+def test_cost_does_not_depend_on_workers_and_cache(tmp_path):
     cache = Disk(str(tmp_path))
     plain = run(job(Counting()), cache=cache)
     assert plain.cost.rows == 11 + 3 * 70
@@ -184,29 +148,7 @@ def test_rows_are_counted_once_whoever_computed_and_whenever(tmp_path):
     assert run(job(Counting()), slice(0, 20), cache=cache).cost.rows == 11 + 3 * 20
 
 
-def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
-    @dataclass(frozen=True)
-    class Breaks(Explainer, Fingerprinted):
-        access = Access.NOTHING
-
-        def fingerprint(self):
-            return ""
-
-        def fit(self, dataset, model):
-            def function(batch):
-                if (batch.ids == DATASET.test.ids[40]).any():
-                    raise KeyboardInterrupt("broken")
-                return Explanation(np.zeros((len(batch), 1), int), np.ones((len(batch), 1)))
-
-            return function
-
-    cache = Disk(str(tmp_path))
-    with pytest.raises(KeyboardInterrupt, match="broken"):
-        run(job(Breaks()), cache=cache)
-    assert run(job(Breaks()), slice(0, 32), cache=cache).n_cached == 32
-
-
-def test_an_explainer_without_plain_settings_or_a_word_on_what_it_depends_on_is_not_kept(tmp_path):
+def test_explainers_without_a_fingerprint_are_not_cached(tmp_path):
     @dataclass(frozen=True)
     class Odd(Explainer, Fingerprinted):
         function: object = print
@@ -217,18 +159,18 @@ def test_an_explainer_without_plain_settings_or_a_word_on_what_it_depends_on_is_
             return ""
 
     @dataclass(frozen=True)
-    class Mute(Explainer):
+    class Undeclared(Explainer):
         access = Access.NOTHING
         fit = Random.fit
 
     cache = Disk(str(tmp_path))
-    for made in (Odd(), Mute()):
+    for made in (Odd(), Undeclared()):
         assert job(made).section.key is None
         run(job(made), cache=cache)
         assert run(job(made), cache=cache).n_cached == 0 and cache.sections() == []
 
 
-def test_a_source_that_was_changed_during_the_run_is_refused():
+def test_a_change_of_the_source_during_the_run_fails():
     with pytest.raises(Failure, match=r"the source code of explainer\.x was changed during the run"):
         run(replace(job(Random()), code_hash="of the source before"))
 
@@ -244,18 +186,18 @@ def test_a_source_that_was_changed_during_the_run_is_refused():
         ([], [], ""),
     ],
 )
-def test_impossible_explanations_are_known(features, scores, message):
+def test_invalid_explanations_are_described(features, scores, message):
     wrong = describe_invalid_explanation(np.array(features, dtype=int), np.array(scores), DATASET.test.codes[0])
     assert message in wrong and bool(wrong) == bool(message)
     assert "after the end" in describe_invalid_explanation(np.array([1]), np.ones(1), np.array([3, ABSENT]))
 
 
-LIMIT = 1000.0  # seconds, of which none pass: who hangs lets the clock strike
+LIMIT = 1000.0  # seconds; an explainer that hangs sets the timer to its end
 BAD = defaultdict(lambda: [3, 20, 21], {"hangs": [20], "spins": [20]})
 
 
-def strike():
-    """Let the time that is left be over at once, if there is as much as the limit and it would strike again."""
+def end_timer():
+    """Let the timer end at once, after checking that it was set to the limit and repeats."""
     left, again = signal.getitimer(signal.ITIMER_REAL)
     assert LIMIT / 2 < left <= LIMIT and again == 1
     signal.setitimer(signal.ITIMER_REAL, 0.001, again)
@@ -263,7 +205,7 @@ def strike():
 
 @dataclass(frozen=True)
 class Faulty(Explainer, Fingerprinted):
-    """Goes wrong on some instances, in some way."""
+    """Fails on some instances, in one way."""
 
     way: str
     access = Access.NOTHING
@@ -283,10 +225,10 @@ class Faulty(Explainer, Fingerprinted):
                 elif self.way == "raises":
                     raise ArithmeticError(f"cannot\ndo {instance}")
                 elif self.way == "hangs":
-                    strike()
+                    end_timer()
                     time.sleep(2 * LIMIT)
                 elif self.way == "spins":
-                    strike()
+                    end_timer()
                     while True:
                         with contextlib.suppress(Exception):
                             time.sleep(0)
@@ -322,29 +264,29 @@ REASONS = {
 
 @pytest.mark.parametrize("way", REASONS)
 @pytest.mark.parametrize("executor", [HERE, Local(2, min_seconds=0.0)], ids=["here", "workers"])
-def test_what_goes_wrong_on_one_instance_is_recorded_and_the_rest_goes_on(way, executor, tmp_path):
+def test_failures_of_single_instances_are_recorded(way, executor, tmp_path):
     cache, timeout = Disk(str(tmp_path)), LIMIT if way in ("hangs", "spins") else None
     bad = BAD[way]
-    told = run(replace(job(Faulty(way)), timeout=timeout), executor=executor, cache=cache)
-    assert sorted(told.failures) == bad and all(REASONS[way] in reason for reason in told.failures.values())
-    assert (told.explanation.features[bad] == NO_FEATURE).all()
+    results = run(replace(job(Faulty(way)), timeout=timeout), executor=executor, cache=cache)
+    assert sorted(results.failures) == bad and all(REASONS[way] in reason for reason in results.failures.values())
+    assert (results.explanation.features[bad] == NO_FEATURE).all()
     good = np.setdiff1d(np.arange(70), bad)
-    assert np.array_equal(told.explanation.features[good, 0], DATASET.test.ids[good] % 4)
+    assert np.array_equal(results.explanation.features[good, 0], DATASET.test.ids[good] % 4)
     again = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
-    assert again.n_cached == 70 - len(bad) and again.failures == told.failures  # it is tried again, not remembered
+    assert again.n_cached == 70 - len(bad) and again.failures == results.failures  # failures are not cached
 
 
-def test_strict_stops_at_the_first():
+def test_strict_stops_at_the_first_failure():
     with pytest.raises(Failure, match=rf"explainer\.x, instance {DATASET.test.ids[3]}: ArithmeticError: cannot…"):
         compute_explanations(job(Faulty("raises")), HERE, Off(), lambda _: None, strict=True)
 
 
-def test_reasons_are_counted():
-    told = ExplainerResult(None, Cost(), 0, {1: "a", 2: "b", 3: "b", 4: "c", 5: "d"})
-    assert told.failure_summary.startswith("b (2); ") and told.failure_summary.endswith("…")
+def test_the_most_frequent_reasons_are_listed():
+    results = ExplainerResult(None, Cost(), 0, {1: "a", 2: "b", 3: "b", 4: "c", 5: "d"})
+    assert results.failure_summary.startswith("b (2); ") and results.failure_summary.endswith("…")
 
 
-def test_a_mistake_in_the_explainer_as_a_whole_is_not_blamed_on_instances():
+def test_access_errors_stop_the_run():
     @dataclass(frozen=True)
     class Curious(Explainer):
         access = Access.LABEL
@@ -358,7 +300,7 @@ def test_a_mistake_in_the_explainer_as_a_whole_is_not_blamed_on_instances():
 
 @dataclass(frozen=True)
 class BlackBox:
-    """Trees by hand: the answer to a row does not depend on the others; the calls are counted."""
+    """A model whose predictions do not depend on other rows; its calls are counted."""
 
     calls: list = field(default_factory=list, compare=False)
 
@@ -369,23 +311,23 @@ class BlackBox:
 
 
 @pytest.mark.parametrize("explainer", [Anchor(), Lime(n_samples=100), DecisionBoundary(n_samples=50)], ids=str)
-def test_instances_that_wait_for_a_model_together_are_explained_as_alone(explainer, monkeypatch):
+def test_batched_evaluation_changes_no_explanation(explainer, monkeypatch):
     model = BlackBox()
     labels = model.predict_proba(DATASET.test.codes).argmax(axis=1)
     made = replace(job(explainer, model=model), subject_hash=None, access=Access.PROBABILITY)
     made = replace(made, rows=replace(ROWS, labels=labels))
-    told, calls = {}, {}
-    for together in (True, False):
-        monkeypatch.setattr(type(explainer), "supports_concurrency", together)
+    results, calls = {}, {}
+    for batched in (True, False):
+        monkeypatch.setattr(type(explainer), "supports_concurrency", batched)
         model.calls.clear()
-        told[together] = run(replace(made), slice(0, 40))
-        calls[together] = len(model.calls)
-    assert same(told[True], told[False]) and told[True].cost.rows == told[False].cost.rows
+        results[batched] = run(replace(made), slice(0, 40))
+        calls[batched] = len(model.calls)
+    assert are_equal(results[True], results[False]) and results[True].cost.rows == results[False].cost.rows
     assert calls[True] < calls[False] / 4
-    assert {one: round(done.cost.calls) for one, done in told.items()} == calls
+    assert {batched: round(done.cost.calls) for batched, done in results.items()} == calls
 
 
-def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
+def test_a_failure_leaves_the_batched_instances_their_explanations():
     model = BlackBox()
 
     @dataclass(frozen=True)
@@ -407,8 +349,8 @@ def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
     assert all("not this one" in reason for reason in done.failures.values()) and len(model.calls) == 3  # four at first
 
 
-def test_rows_of_who_draws_from_a_shared_generator_count_once():
-    """Side by side its instances are in each other's way: it is begun anew, one after the other."""
+def test_evaluations_before_a_restart_are_not_counted():
+    """Explainers that draw from a global generator are restarted, one instance after the other."""
     model = BlackBox()
 
     @dataclass(frozen=True)
@@ -426,16 +368,16 @@ def test_rows_of_who_draws_from_a_shared_generator_count_once():
 
     made = replace(job(Careless(), model=model), subject_hash=None, access=Access.LABEL)
     assert run(made, slice(0, 40)).cost.rows == 3 * 40
-    assert sum(model.calls) > 3 * 40  # otherwise nothing was begun anew
+    assert sum(model.calls) > 3 * 40  # otherwise there was no restart
 
 
 @given(st.integers(1, 3000), st.booleans())
-def test_chunks_are_whole_in_order_and_few_are_left_to_the_last(size, side_by_side):
-    ends = _get_chunk_ends(size, side_by_side)
+def test_chunks_shrink_with_the_remaining_instances(size, is_batched):
+    ends = _get_chunk_ends(size, is_batched)
     sizes = np.diff([0, *ends])
-    assert ends[-1] == size and (sizes > 0).all() and sizes.max() <= (128 if side_by_side else 16)
-    assert (sizes[1:-1] >= 16).all() and sizes[0] == min(size, 4 if side_by_side else 16)
-    begun = ends - sizes
-    assert all(sizes[1:] <= np.maximum(16, (size - begun[1:]) / 8))
-    if side_by_side and size >= 1000:
+    assert ends[-1] == size and (sizes > 0).all() and sizes.max() <= (128 if is_batched else 16)
+    assert (sizes[1:-1] >= 16).all() and sizes[0] == min(size, 4 if is_batched else 16)
+    starts = ends - sizes
+    assert all(sizes[1:] <= np.maximum(16, (size - starts[1:]) / 8))
+    if is_batched and size >= 1000:
         assert np.median(sizes) > 20  # of those that share a call

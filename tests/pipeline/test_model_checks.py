@@ -1,4 +1,4 @@
-"""Models that are not what a model should be, each with the message that a user gets."""
+"""Invalid models, each with its message."""
 
 import time
 from dataclasses import replace
@@ -47,18 +47,18 @@ class Labels:
         return self.answer(codes)
 
 
-def test_good_models_pass():
+def test_valid_models_pass():
     for model in (make_linear(DATASET), Own(by_row), Labels(lambda codes: codes[:, 2])):
         check_model(model, DATASET, 0, 60)
     three = replace(DATASET, classes=("a", "b", "c"))
     check_model(Own(lambda codes: np.eye(3)[codes[:, 0]] * 0.7 + 0.1), three, 0, None)
 
 
-def start_of(model):
-    """What a run stores of the model's answers before it explains."""
-    told = evaluate_model(model, DATASET, DATASET.test.codes)
-    likely = told if hasattr(model, "predict_proba") else None
-    return Rows(DATASET.test.ids, DATASET.test.codes, told.argmax(axis=1), None), likely
+def predict_rows(model):
+    """Return the predictions that a run stores before it explains."""
+    predictions = evaluate_model(model, DATASET, DATASET.test.codes)
+    probabilities = predictions if hasattr(model, "predict_proba") else None
+    return Rows(DATASET.test.ids, DATASET.test.codes, predictions.argmax(axis=1), None), probabilities
 
 
 def drifting(by):
@@ -66,9 +66,9 @@ def drifting(by):
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
-def test_a_model_that_changes_during_the_run_is_noticed(kind):
+def test_a_model_that_changes_during_the_run_fails(kind):
     before = Own(lambda codes: by_row(codes).astype(kind))
-    rows, probabilities = start_of(before)
+    rows, probabilities = predict_rows(before)
     tolerance = 1e-6 if kind is np.float64 else 1e-4
     assert get_tolerance(probabilities) == tolerance
     check_unchanged(before, DATASET, rows, probabilities, batch_size=7)
@@ -78,8 +78,8 @@ def test_a_model_that_changes_during_the_run_is_noticed(kind):
         check_unchanged(drifting(3 * tolerance), DATASET, rows, probabilities)
 
 
-def test_a_changed_label_is_noticed():
-    rows, nothing = start_of(Labels(lambda codes: codes[:, 2]))
+def test_a_changed_label_fails():
+    rows, nothing = predict_rows(Labels(lambda codes: codes[:, 2]))
     assert nothing is None
     check_unchanged(Labels(lambda codes: codes[:, 2]), DATASET, rows, None)
     with pytest.raises(Failure, match=r"it gave class (\w+) and then class (?!\1)\w+; "):
@@ -87,9 +87,9 @@ def test_a_changed_label_is_noticed():
 
 
 def with_row(codes, value):
-    told = by_row(codes)
-    told[(codes[:, 0] == 1) & (codes[:, 2] == 1)] = value
-    return told
+    probabilities = by_row(codes)
+    probabilities[(codes[:, 0] == 1) & (codes[:, 2] == 1)] = value
+    return probabilities
 
 
 def raises(codes):
@@ -128,7 +128,7 @@ def by_place(codes):
         (normalises, r"changes its answers: .* it gives .* for (the row \d+|a row with)"),
     ],
 )  # fmt: skip
-def test_bad_models_are_refused_in_one_message_with_the_row(answer, message):
+def test_invalid_models_fail_with_the_row(answer, message):
     with pytest.raises(Failure, match=message):
         check_model(Own(answer), DATASET, 0, 60)
 
@@ -145,12 +145,12 @@ def test_bad_models_are_refused_in_one_message_with_the_row(answer, message):
         (lambda codes: RNG.integers(0, 2, len(codes)), "changes its answers"),
     ],
 )
-def test_bad_labels_are_refused(answer, message):
+def test_invalid_labels_fail(answer, message):
     with pytest.raises(Failure, match=message):
         check_model(Labels(answer), DATASET, 0, 60)
 
 
-def test_a_model_that_hangs_is_given_up():
+def test_a_model_without_an_answer_in_time_fails():
     with pytest.raises(
         Failure, match=r"gave no answer to 20 rows within 0\.05 s. If it needs more time, set timeout_model"
     ):

@@ -1,4 +1,4 @@
-"""Counterfactuals chunk by chunk are those of all at once, whoever finds them and whenever."""
+"""Counterfactuals of chunks equal those of all instances at once, for any executor and cache."""
 
 from dataclasses import fields, replace
 
@@ -7,11 +7,10 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, Section, scratch
+from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, Section
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
-from cfeval_cli.pipeline import chunks
 from cfeval_cli.pipeline.search_job import SearchJob, find_counterfactuals
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
@@ -36,7 +35,7 @@ SECTION = Section("s", "label")
 
 
 class Small(Discrete):
-    """In chunks of a few instances."""
+    """Searches chunks of 16 instances."""
 
     def chunk(self, dataset, k):
         return 16
@@ -51,77 +50,64 @@ def run(job, executor=HERE, cache=None, section=SECTION, advance=lambda _: None)
     return find_counterfactuals(job, executor, cache or Off(), advance, section=section)
 
 
-def edits(done):
-    return Counterfactuals(**done.arrays)
+def edits(joined):
+    return Counterfactuals(**joined.arrays)
 
 
-def same(one, two):
+def check_equal(first, second):
     for field in fields(Counterfactuals):
-        a, b = getattr(one, field.name), getattr(two, field.name)
+        a, b = getattr(first, field.name), getattr(second, field.name)
         assert (a is None) == (b is None) and (a is None or np.array_equal(a, b)), field.name
 
 
 @pytest.mark.parametrize("access", [Access.LABEL, Access.PROBABILITY])
-def test_chunks_workers_and_cache_change_nothing(access, tmp_path):
+def test_chunks_workers_and_cache_change_no_counterfactual(access, tmp_path):
     task = replace(make_task(DATASET, MODEL, FEATURES, access), component=f"search.{access.name.lower()}")
     whole = Discrete().find(task)
     cache, done = Disk(str(tmp_path)), []
     plain = run(job(Small(), access), advance=done.append)
-    same(edits(plain), whole)
+    check_equal(edits(plain), whole)
     assert sum(done) == 70 and len(done) > 5 and plain.cost.rows > 70
     workers = run(job(Small(), access), Local(2, min_seconds=0.0))
-    same(edits(workers), whole)
+    check_equal(edits(workers), whole)
     assert workers.cost.rows == plain.cost.rows
     first = run(job(Small(), access, slice(32)), cache=cache)
-    same(edits(run(job(Small(), access), cache=cache)), whole)
+    check_equal(edits(run(job(Small(), access), cache=cache)), whole)
 
     class Broken(Small):
         def find(self, task):
-            raise AssertionError("all is known")
+            raise AssertionError("not cached")
 
     warm = run(job(Broken(), access), cache=cache)
-    same(edits(warm), whole)
+    check_equal(edits(warm), whole)
     assert warm.cost.rows == plain.cost.rows and first.cost.rows < plain.cost.rows
-    message = rf"search.{access.name.lower()} failed, AssertionError: all is known \(test_search_job.py:\d+\)"
+    message = rf"search.{access.name.lower()} failed, AssertionError: not cached \(test_search_job.py:\d+\)"
     with pytest.raises(Failure, match=message):
         run(replace(job(Broken(), access), features=FEATURES[:, ::-1]), cache=cache)
     with pytest.raises(Failure, match=message):
         run(job(Broken(), access), cache=cache, section=Section("another", "label"))
 
 
-@pytest.mark.parametrize("search", [Continuous(), Exact()], ids=lambda one: one.title)
-def test_moved_embeddings_are_stored_and_found_again(search, tmp_path):
+@pytest.mark.parametrize("search", [Continuous(), Exact()], ids=lambda search: search.title)
+def test_moved_embeddings_are_cached(search, tmp_path):
     cache = Disk(str(tmp_path))
-    one, two = (run(job(search, Access.GRADIENT), cache=cache) for _ in range(2))
-    same(edits(one), edits(two))
-    assert one.cost.rows == two.cost.rows and edits(one).vectors is not None
-    assert len(one.cached_rows) == 0 and len(two.cached_rows) == 70
+    first, second = (run(job(search, Access.GRADIENT), cache=cache) for _ in range(2))
+    check_equal(edits(first), edits(second))
+    assert first.cost.rows == second.cost.rows and edits(first).vectors is not None
+    assert len(first.cached_rows) == 0 and len(second.cached_rows) == 70
 
 
-@pytest.mark.parametrize("search", [Small(), Continuous(steps=20, restarts=1)], ids=lambda one: one.title)
-def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(search, tmp_path, monkeypatch):
-    cache, access = Disk(str(tmp_path)), max(search.levels)
-    plain = run(job(search, access))
-    monkeypatch.setattr(scratch, "_SLAB", 7)
-    monkeypatch.setattr(chunks, "LOOKUP_INSTANCES", 20)  # chunks are looked up one by one
-    run(job(search, access, slice(32)), cache=cache)
-    for _ in range(2):  # some are known, and then all
-        found = run(job(search, access), cache=cache)
-        same(edits(found), edits(plain))
-        assert found.cost.rows == plain.cost.rows
-
-
-def test_a_search_may_tell_whole_numbers_first_but_nothing_of_some_instances_only():
+def test_chunks_may_differ_in_number_type_but_not_in_fields():
     class Whole(Small):
         def find(self, task):
-            found = super().find(task)
+            result = super().find(task)
             first = task.ids[0] == ROWS.ids[0]
-            return replace(found, distance=np.ceil(found.distance).astype(int) if first else found.distance)
+            return replace(result, distance=np.ceil(result.distance).astype(int) if first else result.distance)
 
     class Partly(Small):
         def find(self, task):
-            found = super().find(task)
-            return found if task.ids[0] == ROWS.ids[0] else replace(found, probability=None)
+            result = super().find(task)
+            return result if task.ids[0] == ROWS.ids[0] else replace(result, probability=None)
 
     access = Access.PROBABILITY
     plain, whole = (run(job(search, access)).arrays["distance"] for search in (Small(), Whole()))
@@ -130,18 +116,18 @@ def test_a_search_may_tell_whole_numbers_first_but_nothing_of_some_instances_onl
         run(job(Partly(), access))
 
 
-def test_no_instances_no_counterfactuals():
-    found = edits(run(job(Discrete(), Access.LABEL, slice(0))))
-    assert len(found.distance) == 0 and found.codes.shape == (0, 4)
+def test_no_instances_have_no_counterfactuals():
+    result = edits(run(job(Discrete(), Access.LABEL, slice(0))))
+    assert len(result.distance) == 0 and result.codes.shape == (0, 4)
 
 
 @pytest.mark.parametrize("search", [Discrete(), Discrete("nearest"), Continuous(steps=50, restarts=2), Exact()])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_search_changes_what_may_not_change(search, seed):
+def test_searches_respect_constraints(search, seed):
     dataset = make_mixed(seed, n=30, missing=0.2)
     model = make_linear(dataset, seed=seed)
     dataset = with_constraints(dataset, seed)
-    if search.moves:  # which go neither up nor down: a plan refuses those
+    if search.moves:  # a plan rejects features that may only increase or decrease for these searches
         ways = {"up": "none", "down": "none"}
         features = tuple(
             replace(f, allowed_change=ways.get(f.allowed_change, f.allowed_change)) for f in dataset.features
@@ -149,21 +135,21 @@ def test_no_search_changes_what_may_not_change(search, seed):
         dataset = replace(dataset, features=features)
     access = max(search.levels)
     measure = Euclidean("embedding").fit(dataset, model, access)
-    asked = choose_features(dataset, 2, seed)
+    requested = choose_features(dataset, 2, seed)
     rows = predicted(dataset, model)
-    found = edits(run(SearchJob(search, dataset, model, measure, access, 0, rows, asked)))
+    result = edits(run(SearchJob(search, dataset, model, measure, access, 0, rows, requested)))
     for i, row in enumerate(dataset.test.codes):
-        mine = [j for j in asked[i] if dataset.features[j].allowed_change != "none"]
-        assert [j for j in found.features[i] if j != NO_FEATURE] == mine
-        assert mine or (not found.flipped[i] and found.distance[i] == 0)
-        if found.codes is not None:
-            assert all(permitted(f, *pair) for f, *pair in zip(dataset.features, row, found.codes[i], strict=True))
-            assert set(np.flatnonzero(found.codes[i] != row)) <= set(mine)
-        else:  # vectors stand in the order of the features that may change, the rest is nothing
-            assert not found.vectors[i][len(mine) :].any()
+        changeable = [j for j in requested[i] if dataset.features[j].allowed_change != "none"]
+        assert [j for j in result.features[i] if j != NO_FEATURE] == changeable
+        assert changeable or (not result.flipped[i] and result.distance[i] == 0)
+        if result.codes is not None:
+            assert all(permitted(f, *pair) for f, *pair in zip(dataset.features, row, result.codes[i], strict=True))
+            assert set(np.flatnonzero(result.codes[i] != row)) <= set(changeable)
+        else:  # vectors of the changeable features, then zeros
+            assert not result.vectors[i][len(changeable) :].any()
 
 
-def test_a_search_that_breaks_a_constraint_is_a_failure():
+def test_a_search_that_violates_a_constraint_fails():
     class Careless(Discrete):
         def find(self, task):
             features = tuple(replace(feature, allowed_change="any") for feature in task.dataset.features)

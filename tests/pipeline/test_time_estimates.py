@@ -1,4 +1,4 @@
-"""Expected model evaluations are about those that are counted, and the settings that are named lower them."""
+"""Expected model evaluations against those that are counted, and the settings that reduce them."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
         assert workload.evaluations == pytest.approx(used, rel=0.3, abs=3)
 
 
-def test_what_looks_into_some_models_only_is_not_estimated():
+def test_algorithms_for_some_models_have_no_estimate():
     pytest.importorskip("shap")
     from sklearn.linear_model import LogisticRegression
 
@@ -104,27 +104,31 @@ class BlackBox:
         return self.model.predict_proba(codes)
 
 
-def context(model, *overrides):
+def make_context(model, *overrides):
     plan = planned("cache=off", "n_jobs=1", *overrides)
     return create_context(plan.restrict_to(ModelSpec(TABLE, type(model))), TABLE, model)
 
 
-def test_the_settings_are_named_by_their_keys():
+def test_settings_are_named_by_their_keys():
     model = random_linear(TABLE, 7, 3)
-    made = context(BlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500")
+    context = make_context(
+        BlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500"
+    )
     seconds = len(TABLE.train) * 502 * 0.001  # background, sets of features
-    assert estimate_explainer(made, "shap_kernel", 0.001) == (
+    assert estimate_explainer(context, "shap_kernel", 0.001) == (
         "explainer.shap_kernel.n_samples or explainer.shap_kernel.background or n_explain", seconds,
     )  # fmt: skip
-    assert estimate_explainer(made, "omission", 0.001).settings == "explainer.omission.ways.marginal.draws or n_explain"
-    assert estimate_explainer(made, "random", 0.001) == ("n_explain", None)
+    assert (
+        estimate_explainer(context, "omission", 0.001).settings == "explainer.omission.ways.marginal.draws or n_explain"
+    )
+    assert estimate_explainer(context, "random", 0.001) == ("n_explain", None)
     features = choose_features(TABLE, 2, 0)
-    assert estimate_search(made, features, 0.001) == ("k or n_explain", 81 * 0.001)
-    made.ledger.record("explainer.omission", Cost(seconds=60.0))
-    made.ledger.record("search.omission.label", Cost(seconds=30.0))
-    assert estimate_repetition(made) == ("explainer_stability", 90 / (3 * len(TABLE.test)))
+    assert estimate_search(context, features, 0.001) == ("k or n_explain", 81 * 0.001)
+    context.ledger.record("explainer.omission", Cost(seconds=60.0))
+    context.ledger.record("search.omission.label", Cost(seconds=30.0))
+    assert estimate_repetition(context) == ("explainer_stability", 90 / (3 * len(TABLE.test)))
 
 
-def test_models_that_evaluate_edits_faster_than_rows_are_not_estimated_by_rows():
-    made = context(random_linear(TABLE, 7, 3), "explainer=[random,lr]")
-    assert estimate_search(made, choose_features(TABLE, 2, 0), 0.001) == ("k or n_explain", None)
+def test_models_that_evaluate_edits_fast_have_no_estimate():
+    context = make_context(random_linear(TABLE, 7, 3), "explainer=[random,lr]")
+    assert estimate_search(context, choose_features(TABLE, 2, 0), 0.001) == ("k or n_explain", None)

@@ -57,27 +57,29 @@ def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     same(compute_truths(two, lambda _: None), whole)
 
 
-def test_what_was_found_is_found_again_and_nothing_else(box, tmp_path, monkeypatch):
+def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
     model, dataset = box
     context = studied(model, dataset)
     kept = replace(context, cache=Disk(str(tmp_path)))
     first = compute_truths(kept, lambda _: None)
-    asked, compute = [], truth_stage._compute_chunk
+    computed, compute = [], truth_stage._compute_chunk
 
-    def computed(job, places):
-        asked.append((job.truth.name, len(places)))
-        return compute(job, places)
+    def record(job, positions):
+        computed.append((job.truth.name, len(positions)))
+        return compute(job, positions)
 
-    monkeypatch.setattr(truth_stage, "_compute_chunk", computed)
+    monkeypatch.setattr(truth_stage, "_compute_chunk", record)
     same(compute_truths(kept, lambda _: None), first)
-    # two are read off a tree; contrast was stored, and a sample is checked
-    assert asked == [("shapley", 40), ("contrast", 3), ("responsibility", 40)]
+    # two are computed from the tree without evaluations; contrast was cached, and a sample is verified
+    assert computed == [("shapley", 40), ("contrast", 3), ("responsibility", 40)]
     other = replace(context, cache=kept.cache, plan=replace(context.plan, truths={"contrast": Contrast(budget=999)}))
     compute_truths(other, lambda _: None)
-    assert {name for name, _ in asked[3:]} == {"contrast"} and len(asked) > 4  # another setting is another truth
+    assert {name for name, _ in computed[3:]} == {"contrast"} and len(
+        computed
+    ) > 4  # other settings have other cache keys
 
 
-def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatch):
+def test_partly_sampled_values_have_errors_and_a_method(box, monkeypatch):
     model, dataset = box
     context = studied(Twisted.of(model), dataset)
     shapley = type(context.plan.truths["shapley"])
@@ -96,7 +98,7 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
     assert known.error.tolist() == [0] * 16 + [2] * 24 and known.method == "exact; sampled ünusually"
 
 
-def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
+def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, made):
     every = (
         "truth=[shapley,contrast,responsibility,used]",
         "explainer=[random,omission,lr]",
@@ -111,18 +113,17 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
          ["shapley", "contrast", "responsibility", "used"]),
     ):  # fmt: skip
         folder = made(toy, *model, *every)
-        found = folders.read_results(folder)
-        record = found.record
+        record = folders.read_results(folder).record
         assert list(record.truths) == names == record.settings.truth
-        told = record.truths["shapley"]
-        assert told.exact == exact and (exact or 0 < told.error <= told.largest_error)
+        estimate_record = record.truths["shapley"]
+        assert estimate_record.exact == exact and (exact or 0 < estimate_record.error <= estimate_record.largest_error)
         assert ("used" in record.truths_absent) == exact
         truth = pd.read_parquet(folder / "truth.parquet")
         errors = truth.groupby("truth")["error"].max()
         assert (errors["shapley"] > 0) == (not exact) and errors["contrast"] == 0
-        told = record.truths["responsibility"]
-        assert told.exact == exact and told.error is None
-        assert told.how.startswith("exact" if exact else "searched up to sets of two")
+        estimate_record = record.truths["responsibility"]
+        assert estimate_record.exact == exact and estimate_record.error is None
+        assert estimate_record.how.startswith("exact" if exact else "searched up to sets of two")
         assert np.isnan(errors["responsibility"]) == (not exact)
         correlations = pd.read_csv(folder / "correlations.csv")
         assert {"shapley", "contrast"} <= set(correlations["truth"])
@@ -132,22 +133,22 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
         assert "τ contribution" in tables and "τ contrast" in tables and "τ responsibility" in tables
 
 
-def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on_the_rest(box):
+def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
     model, dataset = box
     whole = compute_truths(studied(Twisted.of(model), dataset, "reference=null"), lambda _: None)
     context = studied(Twisted.of(model), dataset, "reference=20")
     part = compute_truths(context, lambda _: None)
     for name, known in part.items():
-        there = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
-        assert len(there) == 20 and np.array_equal(there, select_instances(context, context.plan.truths[name]))
-        assert np.array_equal(known.importance[there], whole[name].importance[there])
+        sampled = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
+        assert len(sampled) == 20 and np.array_equal(sampled, select_instances(context, context.plan.truths[name]))
+        assert np.array_equal(known.importance[sampled], whole[name].importance[sampled])
         assert known.method == whole[name].method
-        assert known.error is None or np.array_equal(known.error[there], whole[name].error[there], equal_nan=True)
-    exact = studied(model, dataset, "reference=20")  # a tree is not asked
+        assert known.error is None or np.array_equal(known.error[sampled], whole[name].error[sampled], equal_nan=True)
+    exact = studied(model, dataset, "reference=20")  # needs no evaluations
     assert not np.isnan(compute_truths(exact, lambda _: None)["shapley"].importance).any()
 
 
-def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_not_applicable_reason(box):
+def test_the_budget_limits_the_instances_and_the_truths(box):
     model, dataset = box
     context = studied(Twisted.of(model), dataset, "truth.budget=600")
     assert len(select_instances(context, context.plan.truths["shapley"])) == 10  # of 60 rows each
@@ -156,23 +157,23 @@ def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_not_applic
     assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]
 
 
-def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
+def test_the_estimated_time_is_logged_with_the_settings_that_shorten_it(box, caplog):
     model, dataset = box
     with caplog.at_level("INFO", "cfeval"):
         compute_truths(studied(Twisted.of(model), dataset, "reference=7"), lambda _: None)
     assert any("on 7 instances, at most about" in line and "reference (now 7)" in line for line in caplog.messages)
 
 
-def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
+def test_a_truth_of_a_sample_gives_scores_of_the_sample(toy, made):
     boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "resamples=0")
     boosting += ("metric=[comprehensiveness,c,recall]", "truth.shapley.budget=20", "n_explain=12")
     some, every = made(toy, *boosting, "reference=8"), made(toy, *boosting, "reference=null")
     one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
-    mine = one[one["metric"] == "recall"]
-    assert mine.groupby(["explainer", "variant"], observed=True).size().eq(8).all()
+    recall = one[one["metric"] == "recall"]
+    assert recall.groupby(["explainer", "variant"], observed=True).size().eq(8).all()
     keys = ["instance", "explainer", "metric", "variant"]
-    both = mine.merge(two, on=keys)
-    assert len(both) == len(mine) and (both["numerator_x"] == both["numerator_y"]).all()
+    both = recall.merge(two, on=keys)
+    assert len(both) == len(recall) and (both["numerator_x"] == both["numerator_y"]).all()
     assert "on 8 of 12 instances" in (some / "tables.md").read_text()
     rest = one[one["metric"] != "recall"].reset_index(drop=True)
     assert rest.equals(two[two["metric"] != "recall"].reset_index(drop=True))
@@ -183,9 +184,9 @@ def test_responsibility_of_an_additive_model_is_not_labelled_exact(toy, made):
         toy, "truth=[shapley,responsibility]", "explainer=[random,omission]",
         "metric=[comprehensiveness,recall]", "n_explain=10", "resamples=0",
     )  # fmt: skip
-    told = json.loads((folder / "run.json").read_text())["truths"]
-    assert told["shapley"]["exact"] and not told["responsibility"]["exact"]
-    assert told["responsibility"]["how"].startswith("searched up to sets of two")
+    estimate_record = json.loads((folder / "run.json").read_text())["truths"]
+    assert estimate_record["shapley"]["exact"] and not estimate_record["responsibility"]["exact"]
+    assert estimate_record["responsibility"]["how"].startswith("searched up to sets of two")
     truth = pd.read_parquet(folder / "truth.parquet").groupby("truth")["error"]
     assert (truth.max()["shapley"] == 0) and truth.apply(lambda error: error.isna().all())["responsibility"]
     assert "responsibility searched up to sets of two" in (folder / "tables.md").read_text()
