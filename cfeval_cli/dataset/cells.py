@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,6 @@ from cfeval_cli.errors import UserError, did_you_mean, shorten
 # float() also accepts 1_000 and the digits of every script
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _MAX_NUMBER = 1e300  # the difference of two such numbers is finite
-_MAX_SHARED_TEXTS = 1 << 16  # distinct texts of a column that are stored once
 
 
 def read_csv_rows(
@@ -205,7 +205,6 @@ class Layout:
             next(rows)
         row_numbers = array("q")
         cells: list[list[str]] = [[] for _ in wanted]
-        share_functions = [_make_text_sharing() for _ in wanted]
         for line, row in rows:
             if len(row) != len(names):
                 raise UserError(
@@ -213,8 +212,9 @@ class Layout:
                     f"{len(names)}." + _delimiter_hint(row, delimiter)
                 )
             row_numbers.append(line)
-            for column, share, index in zip(cells, share_functions, indices, strict=True):
-                column.append(share(row[index].strip() if self.strip_cells else row[index]))
+            for column, index in zip(cells, indices, strict=True):
+                # interned, so that equal cells share their memory
+                column.append(sys.intern(row[index].strip() if self.strip_cells else row[index]))
         if not row_numbers:
             raise UserError(f"{path} has no rows.")
         return RawTable(path, dict(zip(wanted, cells, strict=True)), row_numbers)
@@ -298,7 +298,7 @@ class Layout:
                 indices = self._resolve_positions(path, names, wanted)
                 table = file.read(columns=list(dict.fromkeys(wanted)))
         except (ValueError, OSError, TypeError, OverflowError, MemoryError, pyarrow.ArrowException) as error:
-            raise UserError(f"{path} is no Parquet file that can be read ({str(error)[:200]}).") from error
+            raise UserError(f"{path} cannot be read as a Parquet file ({str(error)[:200]}).") from error
         cells = {}
         for name, index in zip(wanted, indices, strict=True):
             # the table has only the wanted names; columns of the same name keep the order of the file
@@ -314,16 +314,6 @@ def is_parquet(path: Path) -> bool:
     """Return whether a file begins as Parquet files do, whatever its name."""
     with path.open("rb") as stream:
         return stream.read(4) == b"PAR1"
-
-
-def _make_text_sharing() -> Callable[[str], str]:
-    """Return a function that maps equal texts to one object, which saves memory; a column may have too many texts."""
-    shared: dict[str, str] = {}
-
-    def share(text: str) -> str:
-        return shared.setdefault(text, text) if len(shared) < _MAX_SHARED_TEXTS else shared.get(text, text)
-
-    return share
 
 
 def _format_parquet_column(path: Path, name: str, column: Any, *, strip: bool) -> list[str]:

@@ -234,7 +234,7 @@ def _read_parquet_names(path: Path) -> list[str]:
         with pyarrow.parquet.ParquetFile(path) as file:
             return list(file.schema_arrow.names)
     except (ValueError, OSError, TypeError, pyarrow.ArrowException) as error:
-        raise UserError(f"{path} is no Parquet file that can be read ({str(error)[:200]}).") from error
+        raise UserError(f"{path} cannot be read as a Parquet file ({str(error)[:200]}).") from error
 
 
 def _detect_delimiter(path: Path, label: str) -> tuple[str, list[str], list[str]]:

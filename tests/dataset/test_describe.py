@@ -205,7 +205,7 @@ def test_unreadable_file_and_unknown_column_are_reported(tmp_path):
     with pytest.raises(UserError, match="not UTF-8"):
         describe_file(tmp_path / "a.csv", "y")
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and so on")
-    with pytest.raises(UserError, match="no Parquet file that can be read"):
+    with pytest.raises(UserError, match="cannot be read as a Parquet file"):
         describe_file(tmp_path / "a.parquet", "y")
     with pytest.raises(UserError, match="there is no file"):
         describe_file(tmp_path / "none.csv", "y")

