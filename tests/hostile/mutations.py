@@ -1,9 +1,12 @@
 """Damage valid files, and detect whether anything was executed."""
 
+import contextlib
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 SNIPPETS = [
     b"", b"\0", b"\0" * 300, b"\xff" * 8, b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\n", b"\r\n", b'"',
@@ -67,3 +70,27 @@ class Canary:
 def list_names(folder: Path) -> set[str]:
     """Return the paths of everything in a folder."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def parametrize_seeds(fast: int, slow: int) -> pytest.MarkDecorator:
+    """Parametrise a test with the seeds of its inputs: few of them, and many in a slow variant."""
+    many = pytest.param(range(fast, fast + slow), id="slow", marks=pytest.mark.slow)
+    return pytest.mark.parametrize("seeds", [pytest.param(range(fast), id="fast"), many])
+
+
+@contextlib.contextmanager
+def limit_calls(max_calls=1_000_000):
+    """Fail if the block makes more calls of Python functions, a time limit that does not depend on the machine."""
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+        if calls > max_calls:
+            raise AssertionError(f"not done after {max_calls:,} calls")
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)

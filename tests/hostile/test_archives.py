@@ -14,11 +14,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from cfeval_cli.dataset import sources
 from cfeval_cli.dataset.sources import File, Tar, Wheel
 from cfeval_cli.errors import UserError
-from tests.hostile.amounts import limit_calls, parametrize_seeds
-from tests.hostile.mutations import list_names, mutate
+from tests.hostile.mutations import limit_calls, list_names, mutate, parametrize_seeds
 
 GOOD = b"a,b\n1,2\n" * 500
 SHA = hashlib.sha256(GOOD).hexdigest()
@@ -97,7 +95,7 @@ def take(tmp_path, monkeypatch):
     return take
 
 
-@parametrize_seeds("archives (tar)")
+@parametrize_seeds(100, 1200)
 def test_a_tar_gives_the_right_bytes_or_is_passed_over(take, seeds):
     taken = 0
     for seed in seeds:
@@ -116,7 +114,7 @@ def test_a_tar_gives_the_right_bytes_or_is_passed_over(take, seeds):
     assert 0.1 * len(seeds) < taken < 0.9 * len(seeds)
 
 
-@parametrize_seeds("wheels (zip)")
+@parametrize_seeds(100, 1200)
 def test_a_wheel_gives_the_right_bytes_or_is_passed_over(take, seeds):
     taken = 0
     kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
@@ -194,39 +192,3 @@ def test_bombs_take_neither_memory_nor_time(take):
     peak = tracemalloc.get_traced_memory()[1] - len(big)  # which the test holds itself
     tracemalloc.stop()
     assert peak < 48e6
-
-
-def test_a_wheel_that_cannot_be_opened_is_passed_over(take):
-    """Encrypted, or packed in a way that Python does not know."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(MEMBER, GOOD)
-    plain = out.getvalue()
-    central, local = plain.index(b"PK\x01\x02"), plain.index(b"PK\x03\x04")
-    for at, value, reason in (
-        (8, b"\x01\x00", "encrypted"),
-        (8, b"\x21\x00", ""),
-        (8, b"\x40\x00", ""),
-        (10, b"\x63\x00", "compression"),
-        (10, b"\x09\x00", ""),
-        (10, b"\x0e\x00", ""),
-    ):
-        body = bytearray(plain)
-        body[central + at : central + at + 2] = body[local + at - 2 : local + at] = value
-        message = take(bytes(body), Wheel("carrier==1.0", MEMBER))
-        assert isinstance(message, str) and reason in message
-    assert take(plain, Wheel("carrier==1.0", MEMBER)) == GOOD
-    assert f"expected {'0' * 64}" in take(plain, Wheel("carrier==1.0", MEMBER, "0" * 64))
-
-
-@pytest.mark.parametrize("name", ["", "..", "../x", "/x", "a/b", "x\0", "x\n", "\x1b[2J"])
-def test_a_file_is_named_plainly(name):
-    with pytest.raises(ValueError, match=r"file\.name"):
-        File(name)
-
-
-def test_a_tool_that_does_not_end_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_MAX_SECONDS", 0.01)
-    with pytest.raises(UserError, match=r"timed out after 0\.01 seconds"):
-        File("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path)
-    assert list_names(tmp_path) == set()

@@ -8,10 +8,8 @@ import os
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from cfeval_cli.core.files import as_csv
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.study.paper.compare import compare
@@ -19,8 +17,7 @@ from cfeval_cli.study.run_folders import find_run_folders
 from cfeval_cli.study.sweep.gather import gather
 from cfeval_cli.study.sweep.runs import SETTING_PREFIX
 from tests.conftest import reseal
-from tests.hostile.amounts import limit_calls, parametrize_seeds
-from tests.hostile.mutations import Canary, list_names, mutate
+from tests.hostile.mutations import Canary, limit_calls, list_names, mutate, parametrize_seeds
 from tests.study.paper.test_compare import write_runs
 from tests.study.sweep.test_gather import FILES, draw_taus, draw_values, write_run
 
@@ -93,18 +90,7 @@ def arm(path):
     (path / "config.pickle").write_bytes(Canary(Path.cwd() / "made").pickled())
 
 
-def test_the_config_would_make_a_folder_if_it_were_instantiated(tmp_path, monkeypatch):
-    from hydra.utils import instantiate
-    from omegaconf import OmegaConf
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run" / ".hydra").mkdir(parents=True)
-    arm(tmp_path / "run")
-    instantiate(OmegaConf.load(tmp_path / "run" / ".hydra" / "config.yaml").model)
-    assert (tmp_path / "made").is_dir()
-
-
-@parametrize_seeds("run folders")
+@parametrize_seeds(60, 1000)
 def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(canary, seeds):
     runs, into, papers = canary / "runs", canary / "into", canary / "papers"
     rng = np.random.default_rng(0)
@@ -192,22 +178,6 @@ def test_pipes_devices_and_loops_are_not_followed(canary):
             path.write_bytes(body)
 
 
-def test_folders_whose_names_are_no_text_can_be_gathered(canary, capsys, monkeypatch):
-    from cfeval_cli.cli.gather import main
-
-    rng = np.random.default_rng(0)
-    for i, name in enumerate((b"\xff\x1b[2J", b"=cmd|' ,C calc'!A0", b"<b>|[x](y)\n")):
-        write_run(canary / "runs" / os.fsdecode(name), i, [], draw_values(rng), draw_taus(rng))
-    monkeypatch.setattr("sys.argv", ["cfeval", str(canary / "runs"), "--into", str(canary / "into")])
-    main()
-    said = capsys.readouterr()
-    assert "\x1b" not in said.out + said.err
-    folders = [row[0] for row in csv.reader((canary / "into" / "sweep.csv").open(encoding="utf-8"))]
-    assert sorted(folders[1:]) == sorted(
-        ["../runs/\\udcff\\x1b[2J", "../runs/=cmd|' ,C calc'!A0", "../runs/<b>|[x](y)\\n"]
-    )
-
-
 def test_explanations_that_cannot_be_read_are_named(tmp_path):
     write_runs(tmp_path, 0, keys=[("1", "adults")])
     path = find_run_folders([tmp_path])[0] / "explanations.parquet"
@@ -219,13 +189,6 @@ def test_explanations_that_cannot_be_read_are_named(tmp_path):
             compare([tmp_path], tmp_path / "into")
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "+cmd|x", "-1+cmd|x", "@SUM(A1)", "＝1", "=cmd|' /C calc'!A0"])
-def test_a_cell_that_looks_like_a_formula_is_text_in_a_spreadsheet(cell):
-    frame = pd.DataFrame({"a": [cell, "plain", "-1.5", "+2", "-"], "b": [-1.5, 2, 3, 4, 5]})
-    rows = list(csv.reader(as_csv(frame).splitlines()))
-    assert [row[0] for row in rows[1:]] == [f"'{cell}", "plain", "-1.5", "+2", "'-"] and rows[1][1] == "-1.5"
-
-
 def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gathered(canary):
     rng = np.random.default_rng(0)
     for i, setup in enumerate(("=cmd|' /C calc'!A0", "\x1b[2J")):
@@ -235,25 +198,3 @@ def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gather
     assert [row["setting.search"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert [row["setting.truth"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert SETTING_PREFIX == "setting."  # before each key, so that no heading is one either
-
-
-def test_a_claim_is_not_judged_where_an_explainer_has_no_value(tmp_path):
-    """Which is so too if a metric could not be computed for it."""
-    write_runs(tmp_path, 0)
-    for path in find_run_folders([tmp_path]):
-        table = pd.read_csv(path / "metrics.csv")
-        table.loc[(table["metric"] != "dfr") & (table["explainer"] == "lime"), "value"] = math.nan
-        table.to_csv(path / "metrics.csv", index=False)
-        reseal(path)
-    done = compare([tmp_path], tmp_path / "into")
-    assert {v.claim.id: v.seeds for v in done.verdicts}["dfr_all_wrong"] == 0
-
-
-@pytest.mark.parametrize("key", ["accuracy", "data"])
-def test_a_complete_run_tells_what_the_tables_need(canary, key):
-    rng = np.random.default_rng(0)
-    write_run(canary / "runs" / "0", 0, [], draw_values(rng), draw_taus(rng))
-    path = canary / "runs" / "0" / "run.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), key: {}}))
-    with pytest.raises(UserError, match=f"run.json: {key}"):
-        gather([canary / "runs"], canary / "into")

@@ -9,11 +9,10 @@ from cfeval_cli.cli.init import init_dataset
 from cfeval_cli.dataset.describe import describe_file
 from cfeval_cli.errors import UserError
 from tests.dataset.test_describe import table
-from tests.hostile.amounts import parametrize_seeds
-from tests.hostile.mutations import list_names, mutate
+from tests.hostile.mutations import list_names, mutate, parametrize_seeds
 
 
-@parametrize_seeds("files to describe (CSV and parquet)")
+@parametrize_seeds(45, 600)
 def test_damaged_files_are_refused_or_described_so_that_they_load(tmp_path, seeds, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     frame = table()[["age", "income", "default", "home", "seen", "note"]]

@@ -1,6 +1,5 @@
 """Names with markup, formulas and codes for terminals: text in tables, documents, figures, logs and messages."""
 
-import csv
 import io
 import re
 import shutil
@@ -18,7 +17,6 @@ from rich.console import Console
 
 from cfeval_cli.cli.main import print_error
 from cfeval_cli.errors import UserError, escape_controls
-from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.report import plots
 from cfeval_cli.report.render import html, latex, markdown, narrow, terminal
 from cfeval_cli.report.table import Cell, Row, Table, Title
@@ -26,9 +24,14 @@ from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.scores import Scores
+<<<<<<< HEAD
 from cfeval_cli.study.paper.compare import render_documents
 from tests.conftest import cfeval
 from tests.hostile.amounts import parametrize_seeds
+=======
+from cfeval_cli.study.paper import document
+from tests.hostile.mutations import parametrize_seeds
+>>>>>>> 6e108b4 (tests: limit hostile and reliability tests to the threat model)
 from tests.records import change_record, make_metric
 from tests.report.test_plots import COSTS, RUN
 from tests.report.test_tables import RECORD
@@ -125,7 +128,7 @@ def check(name):
     assert not HIDDEN.search(stream.getvalue()) and shown.rstrip() in stream.getvalue()
 
 
-@parametrize_seeds("names with markup")
+@parametrize_seeds(100, 1500)
 def test_a_name_is_text_in_every_form(seeds):
     ran = 0
 
@@ -173,13 +176,6 @@ def test_latex_from_a_run_folder_is_a_name_or_left_out(formula):
     assert "\nC\\_1 (" in made or formula == "\\text"  # which takes what follows; harmless, and no name of cfeval
 
 
-def test_our_own_formulas_are_kept():
-    from cfeval_cli.metric import counterfactual
-
-    formulas = [one.latex for one in vars(counterfactual).values() if isinstance(getattr(one, "latex", None), str)]
-    assert len(formulas) >= 3 and all(map(latex.is_formula, formulas))
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
 def test_latex_with_names_of_any_kind_is_compiled(tmp_path):
@@ -213,82 +209,3 @@ def test_names_in_figures_are_text():
 def test_messages_are_shown_not_obeyed(capsys):
     code = print_error(UserError("bad \x1b[2J\x9b\u202e\r name\nsecond line"))
     assert code == 2 and capsys.readouterr().err == "cfeval: bad \\x1b[2J\\x9b\\u202e\\r name\nsecond line\n"
-
-
-def test_stages_with_markup_in_their_names_are_shown():
-    from rich.progress import Progress as Rich
-    from rich.progress import TextColumn
-
-    stream = io.StringIO()
-    columns = (TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}"))
-    with (
-        Rich(*columns, console=Console(file=stream, force_terminal=True, width=100)) as live,
-        Progress(live).stage("[/] \x1b]0;x\x07", 2) as done,
-    ):
-        done(1)
-    assert "[/] \\x1b]0;x\\x07" in stream.getvalue() and "\x07" not in stream.getvalue()
-
-
-CONFIG = """\
-_target_: cfeval_cli.dataset.tabular.Table
-name: "to\\ey [/red]"
-file: {_target_: cfeval_cli.dataset.sources.File, name: "[bold] toy.csv"}
-columns: [size, colour, label]
-label: label
-classes: ["no", "yes"]
-balance: false
-features:
-  size: {_target_: cfeval_cli.dataset.tabular.Quartiles}
-  colour: {_target_: cfeval_cli.dataset.tabular.Category}
-"""
-
-
-@pytest.fixture
-def strange(tmp_path):
-    """A dataset whose name, file and categories hold codes and markup."""
-    (tmp_path / "conf" / "dataset").mkdir(parents=True)
-    (tmp_path / "conf" / "explainer").mkdir()
-    (tmp_path / "data").mkdir()
-    (tmp_path / "conf" / "dataset" / "strange.yaml").write_text(CONFIG)
-    rng = np.random.default_rng(0)
-    rows = []
-    for _ in range(200):
-        colour, size = (
-            str(rng.choice(["\x1b[2Jred", "=cmd|' /C calc'!A0", "\x1b]0;x\x07", "$\\frac <b>"])),
-            int(rng.integers(0, 99)),
-        )
-        rows.append((size, colour, "yes" if size + 60 * (colour[0] == "=") > 60 else "no"))
-    return tmp_path, rows
-
-
-def write(folder, rows):
-    with (folder / "data" / "[bold] toy.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows(rows)
-
-
-@pytest.mark.slow
-def test_a_run_on_strange_names_from_end_to_end(strange):
-    folder, rows = strange
-    write(folder, rows)
-    (folder / "conf" / "explainer" / "odd.yaml").write_text(
-        '"\\e[2J": {_target_: cfeval_cli.explainer.random.Random}\n'
-    )
-    arguments = ["--config-dir", "conf", "dataset=strange", "data_dir=data", "cache=off", "n_jobs=1", "resamples=0"]
-    arguments += ["bounds=0", "model.max_epochs=2"]
-    done = cfeval("run", *arguments, "explainer=[random,lr]", "n_explain=10", "figures=[]", cwd=folder)
-    (run,) = folder.glob("outputs/*/*")
-    texts = [path for path in run.rglob("*") if path.suffix in (".csv", ".md", ".tex", ".log", ".json")]
-    assert len(texts) > 8 and not any(b"\x1b" in path.read_bytes() for path in texts)
-    for path in texts:
-        if path.suffix == ".csv":  # what the table holds does not get into files that a spreadsheet opens
-            cells = [cell for row in csv.reader(path.open(encoding="utf-8")) for cell in row]
-            assert cells and not any(cell[:1] in ("=", "@") for cell in cells), path
-    listed = cfeval("data", "list", "strange", "--config-dir", "conf", "data_dir=data", cwd=folder)
-    assert "[bold] toy.csv" in listed.stdout
-    refused = cfeval("run", *arguments, "explainer=[odd]", cwd=folder, code=2)
-    assert "a name is of letters" in refused.stderr
-    write(folder, [*rows, ("\x1b[2J", "red", "no")])
-    bad = cfeval("run", *arguments, "explainer=[random]", cwd=folder, code=2)
-    assert "line 201, column size: '\\x1b[2J' is not a number" in bad.stderr
-    for said in (done, listed, refused, bad):
-        assert not HIDDEN.search(said.stdout + said.stderr), said

@@ -13,8 +13,7 @@ from cfeval_cli.explainer.scores import read_scores
 from cfeval_cli.model.function import Function
 from cfeval_cli.model.onnx import Onnx
 from cfeval_cli.model.skops import Skops
-from tests.hostile.amounts import parametrize_seeds
-from tests.hostile.mutations import Canary, list_names, mutate
+from tests.hostile.mutations import Canary, list_names, mutate, parametrize_seeds
 from tests.model.mixed import mixed
 
 DATASET = mixed()
@@ -23,7 +22,7 @@ SCORES = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 4)).round(3), co
 SCORES.insert(0, "instance", DATASET.test.ids)
 
 
-@parametrize_seeds("explanations (CSV and parquet)")
+@parametrize_seeds(60, 1500)
 def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_number(tmp_path, seeds):
     long = SCORES.melt("instance", var_name="feature", value_name="score")
     SCORES.to_parquet(tmp_path / "a.parquet")
@@ -52,7 +51,7 @@ def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_num
     assert n_refused and n_accepted and list_names(tmp_path) == set()
 
 
-@parametrize_seeds("model files (skops)")
+@parametrize_seeds(20, 400)
 def test_damaged_skops_files_are_refused_or_are_models(tmp_path, seeds):
     storage = pytest.importorskip("skops.io")
     from sklearn.linear_model import LogisticRegression
@@ -69,7 +68,7 @@ def test_damaged_skops_files_are_refused_or_are_models(tmp_path, seeds):
         path.unlink()
 
 
-@parametrize_seeds("model files (onnx)")
+@parametrize_seeds(40, 800)
 def test_damaged_onnx_files_are_refused_or_are_models(tmp_path, seeds, capfd):
     pytest.importorskip("onnxruntime")
     from sklearn.linear_model import LogisticRegression
@@ -104,31 +103,3 @@ def test_a_pickle_by_any_name_is_never_opened(tmp_path, suffix):
             made.check(ModelSpec(DATASET, object)) if make is File else made.output_type(DATASET)
             made.expand("file")
     assert not canary.path.exists()
-
-
-ANSWERS = {
-    "nothing": "None",
-    "a_word": "'high'",
-    "a_dictionary": "{'p': 0.5}",
-    "too_many": "[0.5] * (len(rows) + 1)",
-    "none_at_all": "[]",
-    "nan": "[float('nan')] * len(rows)",
-    "over_one": "[7.0] * len(rows)",
-    "three_columns": "[[0.2, 0.3, 0.5]] * len(rows)",
-    "ragged": "[[0.5, 0.5], [1.0]] * len(rows)",
-    "objects": "[object()] * len(rows)",
-    "a_generator": "(0.5 for _ in range(len(rows)))",
-    "another_class": "['maybe'] * len(rows)",
-    "escapes": "['\\x1b[2J'] * len(rows)",
-}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_whatever_a_function_answers_ends_in_one_message(tmp_path, name):
-    file = tmp_path / f"{name}.py"
-    file.write_text(f"def f(rows):\n    return {ANSWERS[name]}\n")
-    settings = Function(f"{file}:f")
-    with pytest.raises(Failure, match=rf"^model\.path=.*{name}\.py:f returns "):
-        model = settings.fit(DATASET, 0)
-        codes = DATASET.test.codes
-        model.predict(codes) if settings.output_type(DATASET).__name__ == "LabelModel" else model.predict_proba(codes)

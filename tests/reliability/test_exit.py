@@ -7,7 +7,6 @@ import time
 import pytest
 
 from cfeval_cli.api import evaluate
-from cfeval_cli.cli import data
 from cfeval_cli.core import Access, Metric
 from cfeval_cli.errors import Failure, refuse_exit, refuse_system_exit
 from cfeval_cli.executor.local import Local
@@ -128,40 +127,6 @@ def test_the_command_ends_with_code_1_and_the_run_has_failed(tmp_path, ending, m
     )  # fmt: skip
     assert message in done.stderr
     assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
-
-
-@pytest.mark.parametrize("ending", ["sys.exit(0)", "raise BaseException('done')"])
-@pytest.mark.parametrize("method", ["__init__", "load", "fetch"])
-def test_a_dataset_that_ends_the_process_is_a_failure_of_every_command(tmp_path, monkeypatch, method, ending):
-    """Else the exit code would be 0, and nothing written."""
-    (tmp_path / "conf" / "dataset").mkdir(parents=True)
-    (tmp_path / "conf" / "dataset" / "leaving.yaml").write_text(f"_target_: leaving_in_{method}.Data\n")
-    methods = "".join(
-        f"    def {name}(self, *_):\n        {ending if name == method else 'return []'}\n"
-        for name in ("load", "fetch", *(["__init__"] if method == "__init__" else []))
-    )
-    (tmp_path / f"leaving_in_{method}.py").write_text(f"import sys\nclass Data:\n{methods}")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    actions = {"fetch": ["fetch", "leaving"], "load": ["export", "dataset=leaving", "--into", "x.csv"]}
-    for words in actions.values() if method == "__init__" else [actions[method]]:
-        monkeypatch.setattr(sys, "argv", ["cfeval", *words])
-        with pytest.raises(Failure, match=r"the command is not complete"):
-            data.main()
-    assert not (tmp_path / "x.csv").exists()
-
-
-def test_a_source_that_ends_the_process_is_a_failure_of_verify(tmp_path, monkeypatch):
-    (tmp_path / "conf" / "dataset").mkdir(parents=True)
-    file = "{_target_: cfeval_cli.dataset.sources.File, name: x, sources: [{_target_: leaving_source.Source}]}"
-    (tmp_path / "conf" / "dataset" / "leaving.yaml").write_text(f"_target_: leaving_source.Data\nfile: {file}\n")
-    (tmp_path / "leaving_source.py").write_text("import sys\nclass Source:\n    def __init__(self): sys.exit(0)\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    for action in ("verify", "list"):
-        monkeypatch.setattr(sys, "argv", ["cfeval", action, "leaving"])
-        with pytest.raises(Failure, match=r"leaving_source.py, line 3 ended the process"):
-            data.main()
 
 
 def test_a_time_limit_and_ctrl_c_are_not_turned_into_failures():

@@ -2,21 +2,17 @@
 
 import json
 import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from cfeval_cli.cache.disk import Disk
-from cfeval_cli.cli import atlas, data, gather, judge, paper, report
-from cfeval_cli.core import Section
-from cfeval_cli.core.files import locked, refuse_linked_path
+from cfeval_cli.cli import data, gather, report
+from cfeval_cli.core.files import locked
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.page import build
 from cfeval_cli.report.plots import Plot, make_figure
 from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.results.validation import read_verified_record
-from tests.conftest import LITTLE, cfeval
+from tests.conftest import cfeval
 
 SMALL = (
     "explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
@@ -134,88 +130,6 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
     assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(
         ("costs.png", "config.yaml", "mine.yaml"), "before"
     )
-
-
-COMMANDS = {"gather": gather, "report": report, "data": data, "judge": judge, "paper": paper, "atlas": atlas}
-
-
-@pytest.mark.parametrize(
-    ("link", "words"),
-    [
-        ("gathered", ["gather", "run", "run"]),
-        ("gathered", ["report", "run", "other"]),
-        ("sweep", ["gather", "sweep"]),
-        ("link", ["report", "link/run"]),
-        ("conf", ["data", "init", "mine.csv", "--label", "label", "--force"]),
-        ("link", ["data", "export", "dataset=toy", "--into", "link/x.csv"]),
-        ("data", ["data", "fetch", "german"]),
-        ("data", ["data", "cache", "--clear"]),
-        ("link", ["judge", "check", "run", "--into", "link/deep"]),
-        ("link", ["paper", "compare", "run", "--into", "link"]),
-        ("link", ["paper", "audit", "--md", "link/x.md"]),
-        ("outputs", ["atlas", "seed=0"]),
-        ("outputs", ["atlas", "page", str(Path(__file__).parents[2] / "docs" / "atlas" / "atlas.parquet"), "--into",
-                     "outputs/atlas"]),
-    ],
-)  # fmt: skip
-def test_no_command_writes_through_a_link_in_the_working_directory(run, tmp_path, command, toy, link, words):
-    """Neither one that the command takes by default, nor one that the user names."""
-    outside = make_outside(run, tmp_path, link)
-    before = everything(outside)
-    own = toy.arguments[:2] if "export" in words else []
-    with pytest.raises(UserError, match=f"{link} is a symbolic link"):
-        command(COMMANDS[words[0]].main, *words[1:], *own)
-    assert everything(outside) == before and not (outside / "deep").exists()
-
-
-@pytest.mark.parametrize(
-    ("link", "words"),
-    [
-        ("outputs", []),
-        ("outputs/multirun", ["--multirun"]),
-        ("link", ["hydra.run.dir=link"]),
-        ("run/.hydra", ["seed=3", "hydra.run.dir=run"]),
-        ("sweep/0", ["--multirun", "hydra.sweep.dir=sweep"]),
-        ("link", ["--resume", "link/run"]),
-    ],
-)
-def test_no_run_writes_through_a_link_in_the_working_directory(run, tmp_path, toy, link, words):
-    outside = make_outside(run, tmp_path, link)
-    before = everything(outside)
-    done = cfeval("run", *words, *toy.arguments, *LITTLE, *SMALL, cwd=tmp_path, code=2)
-    assert f"{link} is a symbolic link" in done.stderr and everything(outside) == before
-
-
-def make_outside(run, tmp_path, link):
-    """A folder with files that a link leads to."""
-    outside = tmp_path / "outside"
-    shutil.copytree(run, outside / "run")
-    (outside / "dataset").mkdir()
-    (outside / "cache").mkdir()
-    for name in ("cache/finished-1.sqlite", "x.csv", "x.md", "dataset/mine.yaml"):
-        (outside / name).write_text("before")
-    (tmp_path / "mine.csv").write_text("a,b,label\n" + "1,x,no\n2,y,yes\n1,y,no\n2,x,no\n" * 30)
-    (tmp_path / link).parent.mkdir(exist_ok=True)
-    (tmp_path / link).symlink_to(outside)
-    return outside
-
-
-def test_the_cache_is_not_written_through_a_link(tmp_path, monkeypatch, caplog):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "data").symlink_to("outside")
-    Disk("data/cache").put(Section("section", "label"), {b"item": {"value": np.zeros(1)}})
-    assert "data is a symbolic link" in caplog.text and not list((tmp_path / "outside").iterdir())
-
-
-def test_a_link_outside_the_working_directory_is_the_users_own_choice(toy, tmp_path, monkeypatch):
-    (tmp_path / "here").mkdir()
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    monkeypatch.chdir(tmp_path / "here")
-    refuse_linked_path(tmp_path / "link" / "run")
-    toy.compute(tmp_path / "link" / "run", *SMALL)
-    assert read_verified_record(tmp_path / "real" / "run").status == "complete"
 
 
 def test_the_jobs_of_a_sweep_stay_in_its_folder(toy, run, tmp_path):

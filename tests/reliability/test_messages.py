@@ -7,9 +7,7 @@ import pytest
 
 from cfeval_cli.dataset.cells import Layout
 from cfeval_cli.dataset.describe import describe_file
-from cfeval_cli.errors import Failure, UserError, excerpt_error
-from cfeval_cli.model.external import call_model
-from tests.model.mixed import mixed, sentences
+from cfeval_cli.errors import UserError, excerpt_error
 
 ROW = ("< 0 DM", 24, "critical (other, existing)", 1169.0)
 SERIES = pd.Series(ROW, index=["status", "months", "history", "amount"])
@@ -37,34 +35,6 @@ def f(rows):
 def test_an_excerpt_of_an_error_holds_no_row(error):
     text = excerpt_error(error)
     assert len(text) < 100 and not all(str(value) in text for value in ROW)
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (KeyError("debt"), "KeyError: 'debt'"),
-        (KeyError("['debt'] not in index"), "KeyError: \"['debt'] not in index\""),
-        (ValueError("X has 5 features,\nbut 6 are expected"), "ValueError: X has 5 features,…"),
-        (RuntimeError(), "RuntimeError"),
-    ],
-)
-def test_an_excerpt_of_an_error_says_what_it_is(error, text):
-    assert excerpt_error(error) == text
-
-
-@pytest.mark.parametrize("dataset", [mixed(), sentences()], ids=["table", "texts"])
-def test_a_model_that_raises_a_row_in_any_form(dataset):
-    rows = dataset.decode(dataset.test.codes)
-    texts = rows if isinstance(rows, list) else [" ".join(map(str, row)) for row in rows.to_numpy().tolist()]
-
-    def fail(codes):
-        place = (dataset.test.codes == codes[0]).all(axis=1).argmax()
-        raise KeyError(texts[place])
-
-    with pytest.raises(
-        Failure, match=r"it raised KeyError for the \w+ \d+ \(test split\), at test_messages\.py:\d+\.$"
-    ):
-        call_model(fail, dataset.test.codes[:1], dataset, "it")
 
 
 def test_neither_the_screen_nor_the_log_of_a_run_has_a_row(toy, tmp_path):
