@@ -11,7 +11,7 @@ JOBS ?= 2
 help: ## list the targets
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-# the stamps are made anew when what is to be installed changes
+# A stamp is renewed when the dependencies change.
 .venv/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP) --editable '.[all]'
@@ -36,7 +36,7 @@ sensitivity: .venv/.run ## does the ranking of explainers hold under choices tha
 	$(BIN)/cfeval run --multirun distance=euclidean,cosine,mahalanobis search.pick=first,nearest,largest_drop k=1,2 \
 		truth=signed,contrast explainer.omission.removal=marginal,zero figures=[] report=false bounds=0 $(ARGS)
 
-# runs into folders by name: what is there, from the same inputs, is not computed again
+# The folders are named after the settings, so that a run with the same inputs is not computed again.
 PAPER := outputs/paper
 SEEDS ?= 0,1,2,3,4
 TRUTHS ?= signed,shapley,contrast,absolute
@@ -60,8 +60,10 @@ SCALE ?= full
 atlas: .venv/.run ## which metric agrees with the ground truth: 8 data sets, 6 judges, 5 seeds, two k (two and a half hours; SCALE=small: a part of it in ten minutes)
 	$(BIN)/cfeval atlas --scale $(SCALE) $(if $(filter full,$(SCALE)),,--into outputs/atlas-$(SCALE)) $(ARGS)
 
+CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] report=false $(ARGS) hydra.sweep.dir=outputs/choices
+
 choices: .venv/.run ## which choices matter to the result: three sweeps for docs/reproduction.md (10 minutes)
-	$(CHOICES)/tables experiment=table1_adults truth=signed,shapley,contrast,absolute search.pick=auto,first,nearest \
+	$(CHOICES)/tables experiment=table1_adults truth=$(TRUTHS) search.pick=auto,first,nearest \
 		explainer.omission.removal=marginal,zero distance.space=auto,embedding
 	$(CHOICES)/incomplete experiment=table3 incomplete=skip,random,keep truth=signed,contrast
 	$(CHOICES)/sentences experiment=table1_movie_reviews search.alpha=10,30,100,300 truth=signed,contrast \
@@ -69,14 +71,12 @@ choices: .venv/.run ## which choices matter to the result: three sweeps for docs
 
 JUDGES = $(BIN)/cfeval run --multirun experiment=judges 'seed=range(10)' dataset=adults,german,compas,heloc,pima k=1,3 $(ARGS)
 
-judges: .venv/.run ## is the recommendation worth anything? 400 runs of judges, and the regret of each way to choose (an hour or two)
+judges: .venv/.run ## how good is the recommendation? 400 runs of judges, and the regret of each way to choose (an hour or two)
 	$(JUDGES) model=logistic,additive,tree hydra.sweep.dir=outputs/judges/known \
 		'hydra.sweep.subdir=$${dataset.name}-$${hydra:runtime.choices.model}-$${seed}-$${k}'
 	$(JUDGES) model=estimator model.blind=0.5 truth=used hydra.sweep.dir=outputs/judges/blind \
 		'hydra.sweep.subdir=$${dataset.name}-$${seed}-$${k}'
 	$(BIN)/cfeval judge check outputs/judges --into outputs/judges
-
-CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] report=false $(ARGS) hydra.sweep.dir=outputs/choices
 
 test: lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow"
@@ -84,7 +84,7 @@ test: lint ## lint, types and all tests but the slow ones
 test-slow: .venv/.dev ## the slow tests, and the property tests with 100 random examples each
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "slow or hypothesis" --hypothesis-profile full
 
-# Quantus asks for an opencv that needs a screen's libraries; all else that it imports is there already
+# Quantus requires an opencv that needs the libraries of a screen; its other dependencies are installed already.
 .venv/.compare: .venv/.dev
 	$(PIP) --no-deps quantus opencv-python-headless cachetools
 	@touch $@
@@ -92,7 +92,7 @@ test-slow: .venv/.dev ## the slow tests, and the property tests with 100 random 
 test-compare: .venv/.compare ## the metrics against those of Quantus, which is not needed for anything else
 	$(BIN)/pytest tests/metric/test_quantus.py
 
-coverage: .venv/.dev ## the quick tests, and what they do not reach; fails below the floor in pyproject.toml
+coverage: .venv/.dev ## coverage of the tests of `make test`; fails below the minimum in pyproject.toml
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 lint: .venv/.dev ## ruff and mypy
@@ -100,7 +100,7 @@ lint: .venv/.dev ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: .venv/.dev ## put the code into the form that lint wants
+format: .venv/.dev ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -131,5 +131,5 @@ clean: ## remove what the other targets made, downloads and results included
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find outputs -mindepth 1 ! -path outputs/README.md -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	sed -nE 's/^ +name: ([a-zA-Z0-9_-]+\.[a-z]+)$$/data\/\1/p' conf/dataset/*.yaml | xargs rm -f  # not a user's own files
+	sed -nE 's/^ +name: ([a-zA-Z0-9_-]+\.[a-z]+)$$/data\/\1/p' conf/dataset/*.yaml | xargs rm -f  # the user's own files stay
 	rm -rf data/.fetch-* data/cache

@@ -64,13 +64,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class Toy:
-    """A folder with a dataset `toy` for --config-dir and data_dir."""
+    """A folder with a small dataset for --config-dir and data_dir."""
 
     folder: Path
+    dataset: str = "toy"
 
     @property
     def arguments(self) -> list[str]:
-        return ["--config-dir", str(self.folder / "conf"), "dataset=toy", f"data_dir={self.folder / 'data'}"]
+        return [
+            "--config-dir",
+            str(self.folder / "conf"),
+            f"dataset={self.dataset}",
+            f"data_dir={self.folder / 'data'}",
+        ]
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
         # without a cache, so that every test computes for itself, and with no more than most tests look at
@@ -255,18 +261,9 @@ embedding:
 """
 
 
-@dataclass(frozen=True)
-class ToyText(Toy):
-    """A folder with a dataset `toy_text`."""
-
-    @property
-    def arguments(self) -> list[str]:
-        return ["--config-dir", str(self.folder / "conf"), "dataset=toy_text", f"data_dir={self.folder / 'data'}"]
-
-
 @pytest.fixture(scope="session")
-def toy_text(tmp_path_factory) -> ToyText:
-    return ToyText(once(common(tmp_path_factory) / "toy_text", write_toy_text))
+def toy_text(tmp_path_factory) -> Toy:
+    return Toy(once(common(tmp_path_factory) / "toy_text", write_toy_text), "toy_text")
 
 
 def write_toy_text(folder: Path) -> None:
@@ -300,3 +297,38 @@ def adults() -> Path:
         except UserError as error:
             pytest.skip(f"no source has the Adults data: {error}")
     return file.find(folder).path.parent  # a damaged file is a failure, not a reason to skip
+
+
+LOANS = """\
+_target_: cfeval_cli.dataset.tabular.Table
+name: loans
+file: {_target_: cfeval_cli.dataset.sources.File, name: loans.csv}
+columns: [age, income, home, default]
+label: default
+classes: ["no", "yes"]
+missing: [-9]
+candidates: 8
+features:
+  age: {_target_: cfeval_cli.dataset.tabular.Number}
+  income: {_target_: cfeval_cli.dataset.tabular.Number}
+  home: {_target_: cfeval_cli.dataset.tabular.Category}
+"""
+
+
+@pytest.fixture(scope="session")
+def loans(tmp_path_factory) -> Toy:
+    return Toy(once(common(tmp_path_factory) / "loans", write_loans), "loans")
+
+
+def write_loans(folder: Path) -> None:
+    (folder / "conf" / "dataset").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "conf" / "dataset" / "loans.yaml").write_text(LOANS)
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(500):
+        age, income, home = rng.integers(18, 80), rng.lognormal(3, 1), rng.choice(["own", "rent", ""])
+        bad = rng.random() < 1 / (1 + np.exp(-(0.05 * (age - 50) - 0.02 * (income - 30) + (home == "rent"))))
+        shown = "-9" if rng.random() < 0.1 else f"{income:.3f}"
+        lines.append(f"{age},{shown},{home},{'yes' if bad else 'no'}")
+    (folder / "data" / "loans.csv").write_text("\n".join(lines) + "\n")

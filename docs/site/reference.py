@@ -34,8 +34,9 @@ def _component(path: Path) -> Iterator[str]:
         yield ""
     node: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     own = {key: value for key, value in node.items() if key != "defaults"}
-    if "_target_" not in own and len(own) == 1 and isinstance(next(iter(own.values())), dict):
-        own = next(iter(own.values()))  # of a group that is chosen several at a time
+    only = next(iter(own.values())) if len(own) == 1 else None
+    if isinstance(only, dict) and "_target_" in only:
+        own = only  # of a group that is chosen several at a time
     comments = _comments(text)
     if "_target_" in own:
         target = own.pop("_target_")

@@ -3,14 +3,11 @@
 import importlib.util
 import re
 import sys
-import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
-
-import cfeval_cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))]
@@ -67,20 +64,3 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(reference, tmp_path,
         url for page in pages.values() for url in re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="([^"]+)"', page)
     ]
     assert loaded and not [url for url in loaded if url.startswith(("http", "//"))]
-
-
-def test_the_version_is_said_once():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "cfeval_cli.__version__"}
-    assert "version" not in yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
-    assert newest == cfeval_cli.__version__
-
-
-def test_every_form_of_the_project_can_be_read():
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-    assert [hook["id"] for one in hooks for hook in one["hooks"]] == ["ruff", "ruff-format", "mypy"]
-    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"):
-        form = yaml.safe_load(path.read_text())
-        assert form["name"] and form["description"] and all(part["type"] for part in form["body"])

@@ -241,7 +241,7 @@ def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypat
     toy.compute(tmp_path / "run", *common, "explainer.file.path=[some.csv,none.csv]")
     record, coverage, metrics = told(tmp_path / "run")
     assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
-    note = "some has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)"
+    note = "some returned no explanation for 10 of 40 instances, which are left out: not in some.csv (10)"
     assert note in " ".join((tmp_path / "run" / "tables.md").read_text().split())
     assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()
     assert record["explained"]["none"]["faults"] == 40 and coverage["none"] == 0

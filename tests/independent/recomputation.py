@@ -1005,6 +1005,7 @@ def kendall(ours, truth):
 
 
 SUBSETS = ("all", "without_controls")  # of explainers
+FROZEN = {"shapley": "centered"}  # in keys of random streams, which never change
 
 
 class Ranked:
@@ -1237,7 +1238,8 @@ def seeds(folders):
             if len(folders) > 1 and known:
                 values = [[of[key]["tau"] for key in known] for of in lines]
                 again = [list(zip(*(of[key] for key in known), strict=True)) for of in draws]
-                for key, figures in zip(known, together(values, again, who, f"{reference}.{stream}"), strict=True):
+                stream_key = f"{FROZEN.get(reference, reference)}.{stream}"
+                for key, figures in zip(known, together(values, again, who, stream_key), strict=True):
                     found[key] |= figures
     return found
 

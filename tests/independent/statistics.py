@@ -6,8 +6,17 @@ from math import nan
 
 import numpy as np
 
-from tests.end_to_end.outsider import SUBSETS, Ranked, agreements_of, bounds_of, counted, extremes, generator, orders
-from tests.end_to_end.outsider import between as ends_of
+from tests.independent.recomputation import (
+    SUBSETS,
+    Ranked,
+    agreements_of,
+    bounds_of,
+    counted,
+    extremes,
+    generator,
+    orders,
+)
+from tests.independent.recomputation import between as ends_of
 
 LEAST = 30  # instances that an interval needs
 
