@@ -24,14 +24,8 @@ from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.scores import Scores
-<<<<<<< HEAD
 from cfeval_cli.study.paper.compare import render_documents
-from tests.conftest import cfeval
-from tests.hostile.amounts import parametrize_seeds
-=======
-from cfeval_cli.study.paper import document
 from tests.hostile.mutations import parametrize_seeds
->>>>>>> 6e108b4 (tests: limit hostile and reliability tests to the threat model)
 from tests.records import change_record, make_metric
 from tests.report.test_plots import COSTS, RUN
 from tests.report.test_tables import RECORD

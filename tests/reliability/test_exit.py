@@ -9,11 +9,9 @@ import pytest
 from cfeval_cli.api import evaluate
 from cfeval_cli.core import Access, Metric
 from cfeval_cli.errors import Failure, refuse_exit, refuse_system_exit
-from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline.time_limit import TimeLimitExceeded, limit_time
 from tests.conftest import cfeval
-from tests.executor.functions import leave
 from tests.tables import QUICK, loans, predict_proba
 
 DATASET = """\
@@ -80,11 +78,6 @@ class LeavingModel:
 def test_an_exit_is_a_failure_that_names_its_place(code):
     with pytest.raises(Failure, match=r"test_exit.py, line \d+ ended the process by sys.exit"), refuse_exit():
         sys.exit(code)
-
-
-def test_an_exit_in_a_worker_process_is_a_failure():
-    with pytest.raises(Failure, match=r"functions.py, line \d+ ended the process by sys.exit\(0\)"):
-        list(Local(2, 0.0).map(leave, None, list(range(6))))
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,18 @@ def test_a_component_in_the_working_directory_is_found_in_workers_too(toy, tmp_p
     words = ["--multirun", *toy.arguments[2:], "explainer=[random,omission],[random,own]", "strict=true"]
     cfeval("run", *words, *WORKERS, "hydra.sweep.dir=sweep", cwd=tmp_path)
     assert "own" in (tmp_path / "sweep" / "1" / "metrics.csv").read_text()
+
+
+@pytest.mark.parametrize("command", ["report", "run"])
+def test_modules_in_the_working_directory_are_not_imported(toy, made, tmp_path, command):
+    here = tmp_path / "here"
+    (here / "hydra_plugins").mkdir(parents=True)
+    # packages that pandas looks for, and those that worker processes and downloads start with
+    for name in ("numexpr", "bottleneck", "joblib", "argparse", "pip", "hydra_plugins/other"):
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\nraise ImportError\n")
+    if command == "report":
+        shutil.copytree(made(toy, "explainer=[random,omission]"), here / "run")
+        cfeval("report", "run", cwd=here)
+    else:
+        cfeval("run", *toy.arguments, *WORKERS, "explainer=[random,omission]", cwd=here)
+    assert not (tmp_path / "imported").exists()
