@@ -23,7 +23,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 
 class Forest:
-    def fit(self, dataset, seed):
+    def fit(self, dataset, seed) -> "Probabilities":
         Path(__file__).with_name("trained").touch()
         forest = RandomForestClassifier(4, random_state=seed)
         return Probabilities(forest.fit(dataset.train.codes, dataset.train.labels))
