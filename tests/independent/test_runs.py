@@ -146,7 +146,7 @@ def test_correlations_over_seeds(toy, made, tmp_path):
         for name in ("seeds", "mean", "deviation", "within", "between", *COLUMNS, "moves"):
             expected = pytest.approx(figures.get(name, np.nan), rel=1e-6, abs=1e-9, nan_ok=True)
             assert line[name] == expected, (line, name)
-    assert told["p_holm"].notna().sum() > 50 and (told["moves"] > 0).any() and (told["moves"] == 0).any()
+    assert told["p_holm"].notna().sum() > 30 and (told["moves"] > 0).any() and (told["moves"] == 0).any()
 
 
 @pytest.mark.parametrize(
