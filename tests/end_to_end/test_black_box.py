@@ -79,7 +79,7 @@ def test_model_with_probabilities_has_every_explainer_and_metric_that_applies(to
     record, findings = results.record, results.findings
     assert list(record.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record.explainers_absent["lr"] and set(record.metrics_absent) == {"recall", "hit"}
-    assert findings.correlations.empty and not record.truths and "no truth is known" in record.correlations_absent
+    assert findings.correlations.empty and not record.truths and "has no ground truth" in record.correlations_absent
     assert not {"model.npz", "truth.parquet"} & set(record.files)
     metrics = findings.metrics.set_index(["metric", "variant", "explainer"])
     assert metrics.loc["comprehensiveness"].loc["del"]["value"].isna().all()
