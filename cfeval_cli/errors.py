@@ -1,4 +1,4 @@
-"""The two ways in which a command ends badly, and how text from outside is told."""
+"""Errors of commands, messages, and checks of settings."""
 
 import importlib
 import importlib.util
@@ -14,19 +14,16 @@ from types import ModuleType
 
 
 class UserError(Exception):
-    """Something the user can mend; exit code 2."""
+    """An error that the user can fix; exit code 2."""
 
 
 class Failure(Exception):
-    """Something that went wrong on the way; exit code 1."""
+    """An error during computation; exit code 1."""
 
 
 @contextmanager
 def refuse_exit() -> Iterator[None]:
-    """Turn whatever ends a process, in code that cfeval calls, into a Failure that says where it is.
-
-    That is `sys.exit()`, and any error that is not an Exception; Ctrl-C stays what it is.
-    """
+    """Convert `sys.exit()`, and errors that are no Exceptions except Ctrl-C, into a Failure with their place."""
     try:
         with refuse_system_exit():
             yield
@@ -38,13 +35,13 @@ def refuse_exit() -> Iterator[None]:
 
 @contextmanager
 def refuse_system_exit() -> Iterator[None]:
-    """Turn `sys.exit()` into a Failure, and nothing else: time limits are no Exceptions either."""
+    """Convert `sys.exit()` into a Failure; time limits, which are no Exceptions either, pass."""
     try:
         yield
     except SystemExit as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        told = f"{place.filename}, line {place.lineno} ended the process by sys.exit({error.code!r})"
-        raise Failure(f"{told}: {_INCOMPLETE}") from error
+        problem = f"{place.filename}, line {place.lineno} ended the process by sys.exit({error.code!r})"
+        raise Failure(f"{problem}: {_INCOMPLETE}") from error
 
 
 _INCOMPLETE = "the command is not complete. Code that cfeval calls must return, or raise an Exception."
@@ -86,34 +83,34 @@ def excerpt_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-# what a terminal obeys, what turns the direction of text, what breaks a line, and halves of characters
+# Control characters, changes of the direction of text, line breaks, and surrogates.
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def escape_controls(text: object, keep: str = "") -> str:
-    """Text in which control characters are seen, not obeyed: an escape is \\x1b. Those in `keep` stay."""
+    """Return text with visible control characters, such as \\x1b for an escape, except those in `keep`."""
     return _HIDDEN.sub(lambda m: m[0] if m[0] in keep else m[0].encode("unicode_escape").decode(), str(text))
 
 
 def shorten(text: str, longest: int = 60) -> str:
-    """Text in quotes, as a message has room for it."""
+    """Return text in quotes, shortened for a message."""
     return repr(text) if len(text) <= longest else f"{text[:longest]!r}… ({len(text):,} characters)"
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """A sentence that offers the options closest to a mistyped word, or nothing."""
+    """Return a sentence with the options closest to a mistyped word; empty if none is close."""
     close = get_close_matches(word, list(options), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
 def check_int(name: str, value: object, low: int) -> None:
-    """Refuse a setting that is not a whole number of at least `low`."""
+    """Raise a ValueError if a setting is not an integer of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise ValueError(f"{name} must be a whole number of at least {low}, not {value!r}")
 
 
 def check_float(name: str, value: object, low: float, high: float = float("inf"), *, open_low: bool = False) -> None:
-    """Refuse a setting that is not a number between `low` and `high`."""
+    """Raise a ValueError if a setting is not a number between `low` and `high`."""
     ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not ok or not low <= float(value) <= high or (open_low and value == low):  # type: ignore[arg-type]
         bounds = f"{'over' if open_low else 'at least'} {low:g}" + (
@@ -123,7 +120,7 @@ def check_float(name: str, value: object, low: float, high: float = float("inf")
 
 
 def check_option(name: str, value: object, options: Iterable[str]) -> None:
-    """Refuse a setting that is none of the options."""
+    """Raise a ValueError if a setting is not one of the options."""
     options = tuple(options)
     if value not in options:
         raise ValueError(
@@ -132,7 +129,7 @@ def check_option(name: str, value: object, options: Iterable[str]) -> None:
 
 
 def import_extra(name: str, key: str, extra: str) -> ModuleType:
-    """A package that not every installation has; who wants it is told by its key."""
+    """Return an optional package, or raise a UserError that names the key which needs it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -140,7 +137,7 @@ def import_extra(name: str, key: str, extra: str) -> ModuleType:
 
 
 def check_installed(name: str, extra: str) -> None:
-    """Refuse what needs a package that this installation has not."""
+    """Raise a ValueError if a package is not installed."""
     if importlib.util.find_spec(name) is None:
         raise ValueError(f"needs the package {name}: pip install 'cfeval[{extra}]'")
 

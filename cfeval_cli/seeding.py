@@ -1,4 +1,4 @@
-"""Randomness that belongs to (seed, component, instance), whatever the order of the work."""
+"""Random streams of (seed, component, instance), independent of the order of computation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,26 +9,26 @@ from numpy.typing import NDArray
 
 
 def make_stream(seed: int, component: str, instance: int | None = None) -> np.random.Generator:
-    """The generator of one component for one instance, the same in every run with this seed."""
+    """Return the generator of a component for an instance, the same in every run with this seed."""
     key = blake2b(f"{seed}\0{component}\0{instance}".encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
 
 
 def draw_uniforms(seed: int, component: str, instances: NDArray[np.int64], size: int) -> NDArray[np.float64]:
-    """A few (up to 8) numbers in [0, 1) for each instance (n, size): cheaper than a generator for each."""
+    """Return up to 8 uniform numbers (n, size) for each instance, faster than one generator each."""
     keys = (blake2b(f"{seed}\0{component}\0{i}".encode(), digest_size=8 * size) for i in instances.tolist())
     words = np.frombuffer(b"".join(key.digest() for key in keys), dtype="<u8").reshape(-1, size)
     return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
 
 def draw_seed(rng: np.random.Generator) -> int:
-    """A 32-bit seed for libraries that want one."""
+    """Return a 32-bit seed for libraries."""
     return int(rng.integers(2**32))
 
 
 @contextmanager
 def use_one_thread() -> Iterator[None]:
-    """Let torch sum in a fixed order: the same bits on any number of cores."""
+    """Restrict torch to one thread, so that sums have the same bits on any number of cores."""
     import torch
 
     threads = torch.get_num_threads()

@@ -17,24 +17,24 @@ from cfeval_cli.core.model import Access, Model, ModelSpec
 
 
 class FittedDistance(Protocol):
-    """A distance, ready for one dataset and model."""
+    """A distance fitted to a dataset and a model."""
 
     def between(self, codes: Codes, edited: Codes) -> Floats:
-        """Distances (n,) between rows and their edits."""
+        """Return the distances (n,) between rows and their edits."""
         ...
 
     def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """Distances (n, C) from each row to each of C edits (C, k) of the same k features."""
+        """Return the distances (n, C) from each row to each of C edits (C, k) of the same k features."""
         ...
 
     def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
-        """Distances (n,) of rows whose features (n, k) have had their embeddings moved to (n, k, d)."""
+        """Return the distances (n,) of rows in which vectors (n, k, d) replace the embeddings of features (n, k)."""
         ...
 
 
 @dataclass(frozen=True)
 class ConstantMeasure:
-    """A measure by which every edit is as far."""
+    """A distance that is the same for every edit."""
 
     value: float
 
@@ -53,59 +53,60 @@ class ConstantMeasure:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTask(Batch):
-    """Instances for which a counterfactual is wanted, and all that a search may use."""
+    """The input of a search: instances, the features to edit, the model and the distance."""
 
-    features: Ints  # (n, k) that may be edited, NONE where there are fewer
+    features: Ints  # (n, k) to edit, NO_FEATURE where there are fewer
     dataset: Dataset
     model: ModelClient
     measure: FittedDistance
 
     @property
     def access(self) -> Access:
-        """What the search may ask."""
+        """The access level of the search."""
         return self.model.access
 
-    def part(self, some: slice) -> SearchTask:
-        """Some of the instances."""
-        rows = self.take(some)
+    def part(self, instances: slice) -> SearchTask:
+        """Return the task for some of the instances."""
+        rows = self.take(instances)
         return replace(
             self, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
-            features=self.features[some],
+            features=self.features[instances],
         )  # fmt: skip
 
 
 def editable(dataset: Dataset, features: Ints) -> Ints:
-    """The features (n, k) without those that may not change, NONE behind the others."""
+    """Return the features (n, k) that may change, followed by NO_FEATURE."""
     if dataset.is_changeable.all():
         return features
-    kept = np.where(dataset.is_changeable[features], features, NO_FEATURE)  # where none is named, none is kept
-    order = np.argsort(kept == NO_FEATURE, axis=1, kind="stable")
-    return np.asarray(np.take_along_axis(kept, order, axis=1))
+    # NO_FEATURE indexes the last feature; whether that may change does not matter, the result is NO_FEATURE.
+    changeable = np.where(dataset.is_changeable[features], features, NO_FEATURE)
+    order = np.argsort(changeable == NO_FEATURE, axis=1, kind="stable")
+    return np.asarray(np.take_along_axis(changeable, order, axis=1))
 
 
 @dataclass(frozen=True)
 class Counterfactuals:
-    """What the edits did, one for each instance."""
+    """The counterfactual of each instance."""
 
-    features: Ints  # (n, k) that were open to the edit
+    features: Ints  # (n, k) that the search could edit
     labels: Ints  # (n,) predicted after the edit
-    flipped: Bools  # (n,) whether that differs from the prediction before
+    flipped: Bools  # (n,) whether the edit changed the prediction
     distance: Floats  # (n,)
-    probability: Floats | None = None  # (n,) of the class predicted before; None with label access
-    codes: Codes | None = None  # (n, M) the edited input, if values were exchanged
-    vectors: Floats | None = None  # (n, k, d) the edited embeddings, if those were moved
-    converged: Bools | None = None  # (n,) for searches that iterate
-    steps: Ints | None = None  # (n,) that such a search took
+    probability: Floats | None = None  # (n,) of the original class; None with label access
+    codes: Codes | None = None  # (n, M) the edited input, if the search edits values
+    vectors: Floats | None = None  # (n, k, d) the edited embeddings, if the search edits these
+    converged: Bools | None = None  # (n,) for iterative searches
+    steps: Ints | None = None  # (n,) of an iterative search
 
-    def take(self, some: Ints | slice) -> Counterfactuals:
-        """Those of some instances."""
+    def take(self, rows: Ints | slice) -> Counterfactuals:
+        """Return the counterfactuals of some instances."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        taken: dict[str, Any] = {name: of[some] for name, of in columns.items() if of is not None}
+        taken: dict[str, Any] = {name: column[rows] for name, column in columns.items() if column is not None}
         return Counterfactuals(**taken)
 
     @staticmethod
     def concatenate(parts: Sequence[Counterfactuals]) -> Counterfactuals:
-        """The instances of all parts, one after the other."""
+        """Concatenate the instances of all parts."""
         if len(parts) == 1:
             return parts[0]
         columns: dict[str, list[Any]]
@@ -115,78 +116,78 @@ class Counterfactuals:
 
 
 class Search(ABC):
-    """A way to look for counterfactuals; its fields are its settings."""
+    """A method to search counterfactuals; its fields are its settings."""
 
     title: ClassVar[str]
-    moves: ClassVar[bool] = False  # embeddings, instead of exchanging values
+    moves: ClassVar[bool] = False  # whether it edits embeddings instead of values
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """What captions say of it."""
+        """The name in captions."""
 
     @property
     @abstractmethod
     def levels(self) -> tuple[Access, ...]:
-        """The levels of access at which it works, each giving its own counterfactuals."""
+        """The access levels at which it runs, each with its own counterfactuals."""
 
     @property
     def by_distance(self) -> bool:
-        """Whether distances have a say in which edit is taken, and are not only told of it."""
+        """Whether the distance influences which edit is selected."""
         return True
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Why it cannot search such a model, and the way out; None if it can, at one of its levels at least."""
+        """Return the reason why no level applies to the model; None if one does."""
         reasons = [spec.missing_access_reason(level) for level in self.levels]
         return None if None in reasons else f"{reasons[0]}. Use search=discrete"
 
-    def check(self, dataset: Dataset, k: int) -> None:  # noqa: B027  most have nothing to object to
-        """Refuse what could not be searched, before anything is computed."""
+    def check(self, dataset: Dataset, k: int) -> None:  # noqa: B027  optional
+        """Raise an error for data or k that cannot be searched."""
 
     def estimate_workload(self, dataset: Dataset, features: Ints) -> Workload:
-        """Return what it is expected to ask of the model if the features (n, k) of instances may be edited.
+        """Return the expected model evaluations at one access level if the features (n, k) are edited.
 
-        At one level of access; settings by their full keys.
+        Settings are named by their full keys.
         """
         return Workload()
 
     @abstractmethod
     def chunk(self, dataset: Dataset, k: int) -> int:
-        """How many instances it wants to be given at a time: enough to be fast, few enough for several workers."""
+        """Return the number of instances per task: enough to be fast, few enough for several workers."""
 
     @abstractmethod
     def find(self, task: SearchTask) -> Counterfactuals:
-        """One counterfactual for each instance."""
+        """Return one counterfactual for each instance."""
 
     def limit(self, task: SearchTask) -> Counterfactuals | None:
-        """What it would find with endless effort, where that is known without searching; else None."""
+        """Return the counterfactuals of unlimited search effort, if they are known without searching; else None."""
         return None
 
 
 class Distance(ABC):
-    """A distance's settings."""
+    """The settings of a distance."""
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """What captions say of it."""
+        """The name in captions."""
 
     def not_applicable_reason(self, spec: ModelSpec, search: Search) -> str | None:
-        """Why it cannot measure what a search finds on such a model; None if it can."""
+        """Return the reason why it does not apply to the model and the search; None if it does."""
         return None
 
     def embeds(self, model: Model, access: Access) -> bool:
-        """Whether it measures between embeddings, which depend on more than the predictions."""
+        """Return whether it uses embeddings of the model, which predictions do not determine."""
         return False
 
     def of_judges(self) -> Distance:
-        """The same between inputs, whatever embeddings a model of known truth has."""
+        """Return the distance for judges, which does not use their embeddings."""
         return self
 
     def preparing(self, dataset: Dataset, model: Model, access: Access) -> int:
-        """How many multiplications it takes to prepare, where they are many."""
+        """Return the number of multiplications of `fit`, if they are many."""
         return 0
 
     @abstractmethod
     def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
-        """The distance as it is used at one level of access."""
+        """Return the distance at one access level."""

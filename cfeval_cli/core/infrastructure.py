@@ -1,4 +1,4 @@
-"""What a run works with: who computes, and where finished work is stored."""
+"""Protocols of caches, executors and judges."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from cfeval_cli.core.npy import Arrays
 
 @dataclass(frozen=True)
 class Section:
-    """Where a cache stores the results of one piece of work."""
+    """The place of the results of one computation in a cache."""
 
-    # a hash of all that they depend on: settings, data, model, and the code that computes them, cfeval's own too, so
-    # that no version takes the results of another; None: not known, nothing is looked up or stored
+    # A hash of everything that the results depend on: settings, data, model, and code including that of cfeval, so that
+    # no version uses the results of another. None: unknown, nothing is read or stored.
     key: str | None
-    label: str  # how `cfeval data cache` lists it
+    label: str  # in the list of `cfeval data cache`
 
 
 class Cache(Protocol):
-    """What was computed before: arrays by key, in sections."""
+    """A store of computed arrays by section and key."""
 
     def get(self, section: Section, keys: Sequence[bytes]) -> dict[bytes, Arrays]:
-        """Return the entries of a section that are there."""
+        """Return the stored entries of a section."""
         ...
 
     def put(self, section: Section, entries: Mapping[bytes, Arrays]) -> None:
@@ -33,20 +33,20 @@ class Cache(Protocol):
 
 
 class Executor(Protocol):
-    """Who does the work on instances."""
+    """A method to distribute work on instances."""
 
     def prepare(self, timeout: float | None) -> None:
-        """Refuse, before anything is computed, what it cannot do: to keep to `timeout` seconds for each instance."""
+        """Raise an error if it cannot enforce a time limit per instance, in seconds."""
         ...
 
     def map(self, work: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> Iterable[Any]:
-        """work(shared, item) for each item, in order; the results do not depend on who does it."""
+        """Yield work(shared, item) for each item, in order."""
         ...
 
 
 class JudgeSettings(Protocol):
-    """A model of known truth, to be run beside the one that is explained."""
+    """A model of known truth that is evaluated beside the explained model."""
 
     def trainable(self, explained: Trainable) -> Trainable:
-        """The settings of the model to be trained beside the one that is explained."""
+        """Return the settings of the judge for an explained model."""
         ...

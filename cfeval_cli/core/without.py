@@ -1,4 +1,4 @@
-"""What becomes of a prediction when features are removed: the one place where erasures are put before the model."""
+"""The effect of removing features on predictions."""
 
 from __future__ import annotations
 
@@ -12,48 +12,52 @@ from cfeval_cli.core.data import ABSENT, NO_FEATURE, Bools, Codes, Floats, Ints,
 from cfeval_cli.core.memory import make_set_keys
 from cfeval_cli.core.removal import Replacement
 
-_AT_ONCE = 1 << 16  # edited rows put before the model at once
+_BATCH_ROWS = 1 << 16  # edited rows per model call
 
 
 @dataclass(frozen=True)
 class RemovalEffect:
-    """What became of each prediction (n,)."""
+    """The effect of a removal on the prediction of each row (n,)."""
 
-    flip_rate: Floats  # how much of the removal flips it, 0 to 1
-    probability: Floats | None  # of p(ŷ), on average; None with label access
+    flip_rate: Floats  # weight of the replacements that change the predicted class, 0 to 1
+    probability: Floats | None  # mean p(ŷ) over the replacements; None with label access
     absolute_drop: Floats | None  # mean |p(ŷ|x) - p(ŷ|x′)| over replacements x′; None if p(ŷ|x) is unknown
 
 
 def compute_removal_effect(model: ModelClient, rows: Rows, gone: Bools, replacement: Replacement) -> RemovalEffect:
-    """The same, and how far the draws take p(ŷ) from where it was, either way."""
+    """Return the effect of removing the features `gone` (n, M) of each row."""
     if replacement.value is not None:
         edited = np.where(gone & (rows.codes != ABSENT), np.int32(replacement.value), rows.codes)
         labels, probability = model.predict_with_proba(edited, rows.labels)
-        return _one((labels != rows.labels).astype(float), probability, rows)
+        return _make_effect((labels != rows.labels).astype(float), probability, rows)
     if replacement.vectors is not None:
-        return _one(*_moved(model, rows, gone & (rows.codes != ABSENT), replacement.vectors), rows)
-    flips, left, apart = (np.zeros(len(rows)) for _ in range(3))
-    told = True
-    for batch in _batches(rows, gone, replacement):
-        edited = np.concatenate([_edited(rows.codes[part.rows], part.features, part.values) for part in batch])
+        return _make_effect(*_replace_embeddings(model, rows, gone & (rows.codes != ABSENT), replacement.vectors), rows)
+    flips, remaining, drops = (np.zeros(len(rows)) for _ in range(3))
+    has_probability = True
+    for batch in _iterate_batches(rows, gone, replacement):
+        edited = np.concatenate(
+            [_apply_all_values(rows.codes[part.rows], part.features, part.values) for part in batch]
+        )
         before = np.concatenate([np.repeat(rows.labels[part.rows], len(part.values)) for part in batch])
         labels, probability = model.predict_with_proba(edited, before)
-        told = told and probability is not None
+        has_probability = has_probability and probability is not None
         start = 0
         for part in batch:
-            mine = slice(start, start := start + len(part.rows) * len(part.values))
-            flips[part.rows] = _expected(labels[mine] != before[mine], part.weights)
+            span = slice(start, start := start + len(part.rows) * len(part.values))
+            flips[part.rows] = _compute_means(labels[span] != before[span], part.weights)
             if probability is not None:
-                left[part.rows] = _expected(probability[mine], part.weights)
+                remaining[part.rows] = _compute_means(probability[span], part.weights)
             if probability is not None and rows.probability is not None:
-                was = np.repeat(rows.probability[part.rows], len(part.values))
-                apart[part.rows] = _expected(np.abs(was - probability[mine]), part.weights)
-    return RemovalEffect(flips, left if told else None, apart if told and rows.probability is not None else None)
+                original = np.repeat(rows.probability[part.rows], len(part.values))
+                drops[part.rows] = _compute_means(np.abs(original - probability[span]), part.weights)
+    if not has_probability:
+        return RemovalEffect(flips, None, None)
+    return RemovalEffect(flips, remaining, None if rows.probability is None else drops)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some rows (n,) of which the same features (k,) are removed, and what takes their place: (s, k) with weights."""
+    """Rows (n,) of which the same features (k,) are removed, and their replacements (s, k) with weights."""
 
     rows: Ints
     features: Ints
@@ -61,17 +65,17 @@ class _Part:
     weights: Floats
 
 
-def _batches(rows: Rows, gone: Bools, replacement: Replacement) -> Iterator[list[_Part]]:
-    """Parts that are put before the model together: many models take longer to be asked than to answer."""
+def _iterate_batches(rows: Rows, gone: Bools, replacement: Replacement) -> Iterator[list[_Part]]:
+    """Yield parts to evaluate in one call, since calls of many models have a high fixed cost."""
     batch: list[_Part] = []
     size = 0
-    for removed, mine in zip(*_grouped(gone), strict=True):
+    for removed, members in zip(*_group_rows(gone), strict=True):
         features = np.flatnonzero(removed)
         values, weights = replacement.sample(features)
-        step = max(1, _AT_ONCE // len(values))
-        for start in range(0, len(mine), step):
-            part = _Part(mine[start : start + step], features, values, weights)
-            if batch and size + len(part.rows) * len(values) > _AT_ONCE:
+        step = max(1, _BATCH_ROWS // len(values))
+        for start in range(0, len(members), step):
+            part = _Part(members[start : start + step], features, values, weights)
+            if batch and size + len(part.rows) * len(values) > _BATCH_ROWS:
                 yield batch
                 batch, size = [], 0
             batch.append(part)
@@ -80,38 +84,44 @@ def _batches(rows: Rows, gone: Bools, replacement: Replacement) -> Iterator[list
         yield batch
 
 
-def _one(flips: Floats, left: Floats | None, rows: Rows) -> RemovalEffect:
-    """Where a single value takes each feature's place."""
-    return RemovalEffect(
-        flips, left, None if left is None or rows.probability is None else np.abs(rows.probability - left)
-    )
+def _make_effect(flips: Floats, probability: Floats | None, rows: Rows) -> RemovalEffect:
+    """Return the effect of a single replacement."""
+    if probability is None or rows.probability is None:
+        return RemovalEffect(flips, probability, None)
+    return RemovalEffect(flips, probability, np.abs(rows.probability - probability))
 
 
-def _grouped(gone: Bools) -> tuple[Bools, list[Ints]]:
-    """The sets (s, M) that occur among some (n, M), and the rows of each."""
-    _, first, which, counts = np.unique(make_set_keys(gone), return_index=True, return_inverse=True, return_counts=True)
-    return gone[first], np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1]) if len(gone) else []
+def _group_rows(gone: Bools) -> tuple[Bools, list[Ints]]:
+    """Return the distinct sets (s, M) of features, and the rows of each."""
+    if not len(gone):
+        return gone, []
+    keys = make_set_keys(gone)
+    _, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    return gone[first], np.split(np.argsort(inverse.ravel(), kind="stable"), np.cumsum(counts)[:-1])
 
 
-def _moved(model: ModelClient, rows: Rows, gone: Bools, vectors: Floats) -> tuple[Floats, Floats]:
-    """The embeddings of what is removed are exchanged; in parts, since each row takes M times d numbers."""
-    flips, left = np.zeros(len(rows)), np.zeros(len(rows))
-    step = max(1, _AT_ONCE // max(1, vectors.shape[0]))
-    for some in (slice(start, start + step) for start in range(0, len(rows), step)):
-        order = np.argsort(~gone[some], axis=1, kind="stable")[:, : max(1, int(gone[some].sum(axis=1).max(initial=0)))]
-        features = np.where(np.take_along_axis(gone[some], order, axis=1), order, NO_FEATURE)
-        labels, left[some] = model.evaluate_moved(rows.codes[some], features, vectors[features], rows.labels[some])
-        flips[some] = labels != rows.labels[some]
-    return flips, left
+def _replace_embeddings(model: ModelClient, rows: Rows, gone: Bools, vectors: Floats) -> tuple[Floats, Floats]:
+    """Return flips and p(ŷ) with other embeddings, in batches that bound the memory of M · d numbers per row."""
+    flips, probability = np.zeros(len(rows)), np.zeros(len(rows))
+    step = max(1, _BATCH_ROWS // max(1, vectors.shape[0]))
+    for batch in (slice(start, start + step) for start in range(0, len(rows), step)):
+        n_removed = max(1, int(gone[batch].sum(axis=1).max(initial=0)))
+        order = np.argsort(~gone[batch], axis=1, kind="stable")[:, :n_removed]
+        features = np.where(np.take_along_axis(gone[batch], order, axis=1), order, NO_FEATURE)
+        labels, probability[batch] = model.evaluate_moved(
+            rows.codes[batch], features, vectors[features], rows.labels[batch]
+        )
+        flips[batch] = labels != rows.labels[batch]
+    return flips, probability
 
 
-def _edited(codes: Codes, features: Ints, values: Codes) -> Codes:
-    """Every row (n) with every combination of values (s): (n·s, M)."""
+def _apply_all_values(codes: Codes, features: Ints, values: Codes) -> Codes:
+    """Return every row (n, M) with every combination of values (s, k): (n·s, M)."""
     edited = np.repeat(codes, len(values), axis=0)
     edited[:, features] = np.tile(values, (len(codes), 1))
     return edited
 
 
-def _expected(outcomes: Floats | Bools, weights: Floats) -> Floats:
-    """The weighted mean (n,) of each row's outcomes (n·s,)."""
+def _compute_means(outcomes: Floats | Bools, weights: Floats) -> Floats:
+    """Return the weighted mean (n,) of the outcomes (n·s,) of each row."""
     return np.asarray((outcomes.reshape(-1, len(weights)) * weights).sum(axis=1))

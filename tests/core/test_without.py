@@ -112,7 +112,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
             asked.append(len(codes))
             return model.predict_proba(codes)
 
-    monkeypatch.setattr("cfeval_cli.core.without._AT_ONCE", 64)
+    monkeypatch.setattr("cfeval_cli.core.without._BATCH_ROWS", 64)
     parts = compute_removal_effect(open_client(Spy()), rows, gone, replacement)
     assert max(asked) <= 64 and (parts.flip_rate == flips).all() and parts.probability == pytest.approx(left)
 
