@@ -20,9 +20,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# The code of a feature that is not there: padding, or deleted. Only a model with embeddings knows it, as zero.
+# The code of an absent feature, which is padding or deleted. Models with embeddings represent it by zero.
 ABSENT = -1
-# What stands in an explanation where no feature is named.
+# The entry of an explanation without a feature.
 NO_FEATURE = -1
 
 
@@ -44,11 +44,11 @@ class Feature:
 
     @property
     def is_ordinal(self) -> bool:
-        """Whether a larger code means more: of numbers and of ordered values, but for a missing one."""
+        """Whether codes are ordered, as those of numbers and of ordered values are, except a missing value."""
         return self.is_ordered or self.kind == "number"
 
     def allows(self, own: Codes, new: Codes) -> Bools:
-        """Whether a value may be exchanged for another, as it always may for itself; missing lies in no direction."""
+        """Return whether values may change to others; a missing value is neither above nor below another."""
         if self.allowed_change == "any":
             return np.ones(np.broadcast_shapes(own.shape, new.shape), dtype=bool)
         same = own == new
@@ -59,7 +59,7 @@ class Feature:
 
     @cached_property
     def decoded_values(self) -> NDArray[Any]:
-        """What each code stands for as a user's own table has it: a number, a text, or NaN for missing."""
+        """The value of each code in the user's table: a number, a text, or NaN for a missing value."""
         if self.numbers is not None:
             return self.numbers
         texts = np.array(self.values, dtype=object)
@@ -69,7 +69,7 @@ class Feature:
 
     @cached_property
     def decoded_array(self) -> Any:
-        """The same as pandas holds it, of one type whichever rows are taken."""
+        """The decoded values as a pandas array, whose type does not depend on the selected rows."""
         import pandas as pd
 
         return pd.Series(self.decoded_values).array
@@ -89,7 +89,7 @@ class Split:
         return len(self.ids)
 
     def take(self, rows: Ints) -> Split:
-        """The given rows."""
+        """Return the given rows."""
         texts = None if self.texts is None else tuple(self.texts[row] for row in rows)
         spelled = None if self.spelling_codes is None else self.spelling_codes[rows]
         return Split(self.ids[rows], self.codes[rows], self.labels[rows], texts, spelled)
@@ -138,7 +138,7 @@ class Spellings:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Encoded data; tables and texts look the same from here on."""
+    """An encoded dataset, the same for tables and texts."""
 
     name: str
     kind: Literal["tabular", "text"]
@@ -163,16 +163,16 @@ class Dataset:
 
     @cached_property
     def test_lengths(self) -> Ints:
-        """How many features each test row has: fewer than `width` if texts end early."""
+        """The number of features of each test row, fewer than `n_features` for short texts."""
         return np.asarray((self.test.codes != ABSENT).sum(axis=1))
 
     @property
     def padded(self) -> bool:
-        """Whether rows may end early: sentences do, rows of a table do not."""
+        """Whether rows may have absent features at the end, as sentences have."""
         return self.kind == "text"
 
     def get_values(self, feature: int) -> Codes:
-        """Every value that a feature can have; the mask is none of them."""
+        """Return all values of a feature, without the mask."""
         size = len(self.features[feature].values)
         if self.spellings is not None:
             size = min(size, self.spellings.first)
@@ -180,16 +180,16 @@ class Dataset:
         return codes if self.mask_code is None else codes[codes != self.mask_code]
 
     def get_alternatives(self, feature: int) -> Codes:
-        """The values that a feature's own is held against: all that it can have, of a number those that are tried."""
+        """Return the values that a feature's value is compared with: all values, or the candidates of a number."""
         return self.candidates[feature] if self.features[feature].kind == "number" else self.get_values(feature)
 
     def find_allowed(self, feature: int, own: Codes) -> Bools:
-        """Which of its alternatives (V,) a feature may have instead of each of its own values (n,): (n, V)."""
+        """Return which alternatives (V,) each value (n,) of a feature may change to: (n, V)."""
         others = self.get_alternatives(feature)
         return np.asarray(self.features[feature].allows(own[:, None], others[None]) & (own[:, None] != others))
 
     def find_reachable(self, feature: int, own: Codes) -> tuple[Ints, Ints]:
-        """The part of a feature's candidates, from and to (n,), that each of its own values may be exchanged for."""
+        """Return the range of candidates, as start and end (n,), that each value of a feature may change to."""
         about, candidates = self.features[feature], self.candidates[feature]
         first, last = np.zeros(len(own), dtype=np.int64), np.full(len(own), len(candidates))
         if about.allowed_change == "any":
@@ -204,16 +204,16 @@ class Dataset:
 
     @cached_property
     def is_changeable(self) -> Bools:
-        """Which features (M,) may change at all."""
+        """Whether each feature (M,) may change."""
         return np.array([feature.allowed_change != "none" for feature in self.features])
 
     @cached_property
     def has_constraints(self) -> bool:
-        """Whether some features may not be changed as one likes."""
+        """Whether changes of some features are restricted."""
         return any(feature.allowed_change != "any" for feature in self.features)
 
     def decode(self, codes: Codes) -> pd.DataFrame | list[str]:
-        """Rows as a user's own model was given them: a table as the file has it, or sentences.
+        """Return rows as the input of a user's model: a table as in the file, or sentences.
 
         Whole numbers are integers, in columns that have them in every row; other numbers floats; categories texts; what
         is missing is NaN.
@@ -267,14 +267,14 @@ class Dataset:
 
     @cached_property
     def _names(self) -> pd.Index[str]:
-        """The features' names as pandas holds them."""
+        """The names of the features as a pandas index."""
         import pandas as pd
 
         return pd.Index([feature.name for feature in self.features])
 
     @cached_property
     def candidate_table(self) -> tuple[Codes, Ints, Ints]:
-        """The candidates of all features in one array, where each feature's begin, and how many (M,) it has."""
+        """The candidates of all features in one array, with the start and the number (M,) for each feature."""
         shared = {id(values): values for values in self.candidates}  # texts share one vocabulary
         ends = dict(zip(shared, np.cumsum([len(values) for values in shared.values()]).tolist(), strict=True))
         sizes = np.array([len(values) for values in self.candidates])
@@ -282,14 +282,14 @@ class Dataset:
 
     @property
     def mask(self) -> int:
-        """The code of the mask token, of data that has one."""
+        """The code of the mask token; a ValueError if there is none."""
         if self.mask_code is None:
             raise ValueError(f"{self.name} has no mask token")
         return self.mask_code
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything that the model and the explainers are given."""
+        """The hash of everything that models and explainers receive."""
         from hashlib import sha256
 
         values = dict.fromkeys(feature.values for feature in self.features)  # texts share one vocabulary
@@ -312,7 +312,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Rows:
-    """Instances with what the model says of them: what explainers, searches and metrics are given."""
+    """Instances with the predictions of the model: the input of explainers, searches and metrics."""
 
     ids: Ints  # (n,)
     codes: Codes  # (n, M)
@@ -322,14 +322,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, some: Ints | slice) -> Rows:
-        """Some of them."""
-        probability = None if self.probability is None else self.probability[some]
-        return Rows(self.ids[some], self.codes[some], self.labels[some], probability)
+    def take(self, rows: Ints | slice) -> Rows:
+        """Return some of the instances."""
+        probability = None if self.probability is None else self.probability[rows]
+        return Rows(self.ids[rows], self.codes[rows], self.labels[rows], probability)
 
 
 class Located(Protocol):
-    """A file that was found, and where it came from."""
+    """A data file and its source."""
 
     @property
     def path(self) -> Path: ...  # noqa: D102
@@ -342,14 +342,14 @@ class Located(Protocol):
 
 
 class Loadable(Protocol):
-    """A dataset's settings, before it is read."""
+    """The settings of a dataset."""
 
     name: str
 
     def fetch(self, data_dir: Path) -> Sequence[Located]:
-        """Make sure that the data folder has what is needed, and tell what was found."""
+        """Download missing files into the data folder, and return all files."""
         ...
 
     def load(self, data_dir: Path, seed: int) -> Dataset:
-        """Find, verify, encode and split the data."""
+        """Verify, encode and split the data."""
         ...

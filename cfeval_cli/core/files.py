@@ -138,7 +138,7 @@ def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
 
 
 def hash_file(path: Path) -> str:
-    """The sha256 of a file."""
+    """Return the SHA-256 of a file."""
     digest = sha256()
     with path.open("rb") as stream:
         while block := stream.read(_BLOCK):

@@ -1,4 +1,4 @@
-"""What makes two computations the same: data, model, settings, and the code and packages that do it."""
+"""Hashes of everything that results depend on: data, model, settings, code, and versions of packages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _RUNS_TEXT = ("exec", "eval")  # as builtins; methods of these names, such as th
 
 
 def hash_component(component: Any, *, hash_folders: bool = True) -> str | None:
-    """A hash of a component's class, settings, code and whatever else its results depend on; None if not all is known.
+    """Return a hash of everything that the results of a component depend on; None if something is unknown.
 
     A file that a setting names counts by its content. A class that is neither cfeval's nor of an installed package may
     read anything, and must say so itself: by `fingerprint()`. With `hash_folders=False` a folder counts by its name.
@@ -54,7 +54,7 @@ def hash_component(component: Any, *, hash_folders: bool = True) -> str | None:
 
 
 def _described(value: Any, hash_folders: bool) -> Any:
-    """Plain values; of a component its code and all that it holds, other components included."""
+    """Return plain values; for components, their code and settings."""
     if isinstance(value, bool | int | float | None):
         return value
     if isinstance(value, str | Path):
@@ -65,19 +65,19 @@ def _described(value: Any, hash_folders: bool) -> Any:
         return [_described(item, hash_folders) for item in value]
     if callable(value) or type(value).__module__ in ("builtins", "numpy"):
         raise TypeError(f"{value!r} is not a plain value")
-    told = {"code": hash_code(value.__class__), "holds": _described(vars(value), hash_folders)}
+    description = {"code": hash_code(value.__class__), "holds": _described(vars(value), hash_folders)}
     if isinstance(value, Fingerprinted):
         fingerprint = value.fingerprint()
         if fingerprint is None:
             raise TypeError(f"{type(value).__name__} does not know what its results depend on")
-        return told | {"fingerprint": str(fingerprint)}
+        return description | {"fingerprint": str(fingerprint)}
     if _is_users(value.__class__):
         raise TypeError(f"{type(value).__name__} does not say what its results depend on")
-    return told
+    return description
 
 
 def _with_content(text: str, hash_folders: bool) -> Any:
-    """A text, and if it names a file or a folder, what is in there."""
+    """Return a text, with the content of the file or folder that it names."""
     path = Path(text)
     try:
         if not text or len(text) > _LONGEST or not path.exists():
@@ -95,20 +95,20 @@ def _with_content(text: str, hash_folders: bool) -> Any:
 
 
 def _is_users(kind: type) -> bool:
-    """Whether a class is a user's own, neither cfeval's nor of an installed package."""
+    """Return whether a class belongs to the user, not to cfeval or an installed package."""
     path = find_source(kind.__module__)
     return kind.__module__.partition(".")[0] != "cfeval_cli" and (path is None or not _installed(path))
 
 
 def hash_work(code: type, *parts: Any) -> str | None:
-    """A hash of all that some work depends on, the code that does it included; None if a part is not known."""
+    """Return a hash of the code and the inputs of a computation; None if an input is unknown."""
     if None in parts:
         return None
     return _hash(json.dumps(parts, sort_keys=True), hash_code(code))
 
 
 def hash_data_and_model(dataset: Dataset, model: Model) -> str | None:
-    """A hash of what is explained: the data and the trained model, or None if the model does not say what it is."""
+    """Return a hash of the dataset and the trained model; None if the model cannot be hashed."""
     kind: Any = model.__class__
     if isinstance(model, Fingerprinted):
         fingerprint = model.fingerprint()
@@ -124,7 +124,7 @@ def hash_data_and_model(dataset: Dataset, model: Model) -> str | None:
 
 @cache
 def hash_code(kind: Any) -> str:
-    """A hash of a class's source with all that it imports but installed packages, of which the versions count."""
+    """Return a hash of the source of a class and its imports; installed packages count by version."""
     return _hash(kind.__qualname__, *_import_closure([kind.__module__, *(b.__module__ for b in kind.__mro__)])[1])
 
 
@@ -211,7 +211,7 @@ def _hash(*parts: str) -> str:
 
 
 def find_source(name: str, beside: tuple[str, ...] = ()) -> Path | None:
-    """The file of a module, found without running anything; a name imported from a module has none.
+    """Return the file of a module without executing it; None for names that are not modules.
 
     A package without a file of its own (a namespace package) has none either. `beside` are further folders to look in.
     """
@@ -227,8 +227,8 @@ def _find_spec(name: str, beside: tuple[str, ...]) -> importlib.machinery.Module
     package = name.rpartition(".")[0]
     try:
         if not package:
-            found = importlib.machinery.PathFinder.find_spec(name, [*sys.path, *beside])
-            return found or importlib.util.find_spec(name)  # such as a package that is installed from its folder
+            spec = importlib.machinery.PathFinder.find_spec(name, [*sys.path, *beside])
+            return spec or importlib.util.find_spec(name)  # such as a package that is installed from its folder
         folders = getattr(sys.modules.get(package), "__path__", None)
         if folders is None and (parent := _find_spec(package, beside)) is not None:
             folders = parent.submodule_search_locations
@@ -242,9 +242,9 @@ def _installed(path: Path) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """By which a file that was changed is noticed."""
-    told = path.stat()
-    return told.st_mtime_ns, told.st_size
+    """Return modification time and size, by which a changed file is noticed."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 @cache
@@ -254,13 +254,13 @@ def _digest(path: Path, stamp: tuple[int, int]) -> str:
 
 @cache
 def _distributions() -> Mapping[str, list[str]]:
-    """The distributions that an import name comes from; looking through all that are installed takes a while."""
+    """Return the distributions of all import names; cached, because searching all installed packages is slow."""
     return importlib.metadata.packages_distributions()
 
 
 @cache
 def get_version(name: str) -> str:
-    """Of the package that an import name belongs to; without one, nothing is known of its code but its name."""
+    """Return the version of the package of an import name; empty if there is no package."""
     try:
         return importlib.metadata.version(_DISTRIBUTION.get(name, name))
     except importlib.metadata.PackageNotFoundError:
@@ -270,7 +270,7 @@ def get_version(name: str) -> str:
 
 @cache
 def _modules(path: Path, name: str, stamp: tuple[int, int], beside: tuple[str, ...]) -> list[str]:
-    """What a file imports, without the names that are no modules: most are not, and each costs a look at the disk."""
+    """Return the modules that a file imports; cached, because each name takes a look-up on the disk."""
     if path.suffix != ".py":
         return []  # a compiled module, of which the content counts
     return [one for one in dict.fromkeys(_imports(path, name)) if find_source(one, beside) is not None]
@@ -342,15 +342,15 @@ def _names_file(text: str, folder: Path) -> bool:
 
 
 def _imports(path: Path, name: str) -> list[str]:
-    """The modules that a file imports, at the top or within functions, and what it imports from them."""
-    found: list[str] = []
+    """Return the modules that a file imports, at the top or within functions, and the names imported from them."""
+    names: list[str] = []
     for node in _statements(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = _absolute(node, _package_of(path, name))
-            found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
-    return found
+            names += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return names
 
 
 def _package_of(path: Path, name: str) -> str:
@@ -364,7 +364,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All that are in a file, however deep; not the expressions in them, which are most of it."""
+    """Yield all statements of a file, without the expressions in them."""
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         for one in getattr(node, field, ()):
             yield one

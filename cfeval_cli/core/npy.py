@@ -39,29 +39,29 @@ _DAMAGED = (
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file, by name."""
+    """Return the arrays of an .npz file, by name."""
     with path.open("rb") as stream:
         return load(stream, max_bytes)
 
 
 def load(stream: IO[bytes], max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file that is open, by name."""
-    found: dict[str, NDArray[Any]] = {}
+    """Return the arrays of an open .npz file, by name."""
+    arrays: dict[str, NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(stream) as archive:
             for info in archive.infolist():
                 name = info.filename.removesuffix(".npy")
-                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or name in found:
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or name in arrays:
                     raise ValueError("it has entries that NumPy does not write")
                 with archive.open(info) as entry:
                     body = entry.read(max_bytes + 1)  # what there is, whatever the entry says of its size
                 max_bytes -= len(body)
                 if max_bytes < 0:
                     raise ValueError("its arrays are larger than can be")
-                found[name] = _array(body)
+                arrays[name] = _array(body)
     except _DAMAGED as error:
         raise ValueError(f"it is damaged ({type(error).__name__}: {str(error)[:100]})") from error
-    return found
+    return arrays
 
 
 def pack(arrays: Arrays) -> bytes:
@@ -102,7 +102,7 @@ def _layout(head: bytes) -> list[tuple[str, np.dtype[Any], Any, tuple[int, ...],
 
 
 def mapped(path: Path) -> NDArray[Any]:
-    """The array of an .npy file, which stays on the disk."""
+    """Return the memory-mapped array of an .npy file."""
     with path.open("rb") as stream:
         dtype, order, shape, begin = _described(stream.read(_LONGEST + 12))
     size = path.stat().st_size - begin

@@ -1,7 +1,4 @@
-"""Arrays put aside on the disk, where they are read as if they were in memory and take next to none of it.
-
-Those of no more rows than a slab stay in memory: their disk would be of use to nobody.
-"""
+"""Memory-mapped arrays in temporary files; arrays of at most one slab of rows stay in memory."""
 
 from __future__ import annotations
 
@@ -25,27 +22,27 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def slabs(size: int, most: int | None = None) -> Iterator[slice]:
-    """So many instances in slabs, one at least, of which each is worked on by itself."""
+    """Yield the slices of `size` instances that are processed at a time, at least one."""
     step = most or _SLAB
     return (slice(start, min(size, start + step)) for start in range(0, max(1, size), step))
 
 
 class Scratch:
-    """A place for arrays that grow with the number of instances; what is in it is gone when nobody looks at it."""
+    """Temporary storage for arrays whose size grows with the instances; it is freed with the last reference."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder  # None: where the machine has its temporary files
         self._maps: list[weakref.ref[mmap.mmap]] = []
 
     def keep(self, arrays: Mapping[_Key, NDArray[Any]]) -> dict[_Key, NDArray[Any]]:
-        """The same arrays, on the disk."""
+        """Store arrays on the disk, and return them memory-mapped."""
         room: ScratchArrays[_Key] = ScratchArrays(self, max(map(len, arrays.values()), default=0))
         for key, array in arrays.items():
             room.add(key, array)
         return room.arrays()
 
     def blank(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Zeros on the disk, to be written to in any order."""
+        """Return a writable array of zeros on the disk."""
         size = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
         if shape[0] <= _SLAB or not size:
             return np.zeros(shape, dtype)
@@ -54,32 +51,32 @@ class Scratch:
             nothing = np.zeros(min(size, _BLOCK), dtype=np.uint8)
             for start in range(0, size, _BLOCK):  # what would not fit on the disk later is an OSError here
                 _write(file, nothing[: size - start], start)
-            found = mmap.mmap(file, size)
+            mapping = mmap.mmap(file, size)
         finally:
             os.close(file)
-        self.hold(found)
-        return np.frombuffer(found, dtype).reshape(shape)
+        self.hold(mapping)
+        return np.frombuffer(mapping, dtype).reshape(shape)
 
     def release(self) -> None:
-        """Give back the memory of what was read or written; whoever reads it again finds it on the disk."""
-        alive = [(ref, found) for ref in self._maps if (found := ref()) is not None]
+        """Free the memory of mapped pages; they are read from the disk again when needed."""
+        alive = [(ref, mapping) for ref in self._maps if (mapping := ref()) is not None]
         self._maps = [ref for ref, _ in alive]
-        for _, found in alive:
-            found.madvise(mmap.MADV_DONTNEED)
+        for _, mapping in alive:
+            mapping.madvise(mmap.MADV_DONTNEED)
 
     def open(self) -> int:
-        """A file that nobody else sees, and that goes when it is closed."""
+        """Return a descriptor of an anonymous file, which is deleted when closed."""
         with tempfile.TemporaryFile(dir=self._folder, buffering=0) as file:
             return os.dup(file.fileno())
 
-    def hold(self, found: mmap.mmap) -> None:
-        """Remember what can be released."""
-        self._maps.append(weakref.ref(found))
+    def hold(self, mapping: mmap.mmap) -> None:
+        """Add a mapping to those that `release` frees."""
+        self._maps.append(weakref.ref(mapping))
 
 
 @dataclass
 class _Column:
-    """Where an array is, and how much of it there is so far."""
+    """The position of an array in the file, and its number of rows so far."""
 
     start: int
     dtype: np.dtype[Any]
@@ -93,7 +90,7 @@ class _Column:
 
 
 class ScratchArrays(Generic[_Key]):
-    """Some arrays of one file, each of which grows by itself, to so many rows at most, until all of them are read."""
+    """Arrays of one file that grow independently to a maximum number of rows, until all are read."""
 
     _file = -1  # none
 
@@ -108,7 +105,7 @@ class ScratchArrays(Generic[_Key]):
             os.close(self._file)
 
     def add(self, key: _Key, part: NDArray[Any]) -> None:
-        """More rows of an array, which begins with its first part."""
+        """Append rows to an array; the first part creates it."""
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = _Column(self._end, part.dtype, part.shape[1:])
@@ -122,17 +119,17 @@ class ScratchArrays(Generic[_Key]):
         column.rows += len(part)
 
     def arrays(self) -> dict[_Key, NDArray[Any]]:
-        """All of them, in the order in which they began; none can be written to."""
+        """Return all arrays, read-only, in the order of their first parts."""
         if self._file < 0:
             return {key: _closed(np.concatenate(parts)) for key, parts in self._few.items()}
         os.ftruncate(self._file, self._end)
-        found = None
+        mapping = None
         if self._end:
-            found = mmap.mmap(self._file, self._end, access=mmap.ACCESS_READ)
-            self._scratch.hold(found)
+            mapping = mmap.mmap(self._file, self._end, access=mmap.ACCESS_READ)
+            self._scratch.hold(mapping)
         os.close(self._file)
         self._file = -1
-        return {key: _array(found, column) for key, column in self._columns.items()}
+        return {key: _array(mapping, column) for key, column in self._columns.items()}
 
 
 def _closed(array: NDArray[Any]) -> NDArray[Any]:
@@ -140,16 +137,16 @@ def _closed(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _array(found: mmap.mmap | None, column: _Column) -> NDArray[Any]:
+def _array(mapping: mmap.mmap | None, column: _Column) -> NDArray[Any]:
     shape = (column.rows, *column.shape)
     size = int(np.prod(shape, dtype=np.int64))
-    if found is None or not size:
+    if mapping is None or not size:
         return np.zeros(shape, dtype=column.dtype)
-    return np.frombuffer(found, column.dtype, size, column.start).reshape(shape)
+    return np.frombuffer(mapping, column.dtype, size, column.start).reshape(shape)
 
 
 def _write(file: int, part: NDArray[Any], start: int) -> None:
-    """All of it: the system may write less at once. What does not fit on the disk is an OSError here, not a crash."""
+    """Write a part completely; a full disk raises an OSError here, where mapped memory would crash the process."""
     left = memoryview(part.tobytes()) if part.size < _PAGE else memoryview(part.data).cast("B")
     while len(left):
         done = os.pwrite(file, left, start)

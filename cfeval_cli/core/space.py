@@ -1,4 +1,4 @@
-"""The spaces in which inputs have positions: the model's embeddings, one-hot codes, and codes on their own scale."""
+"""Vector spaces of inputs: embeddings of the model, one-hot codes, and codes on the scale of their values."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _ROWS = 4096  # rows embedded at a time, to bound memory
 
 
 class Space(Protocol):
-    """Squared Euclidean geometry on codes; (n,) for pairs of rows, (n, C) for rows and edits of them."""
+    """Squared Euclidean distances and norms of codes: (n,) for pairs of rows, (n, C) for rows and edits of them."""
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
-        """Squared distances between rows and their edits."""
+        """Return the squared distances between rows and their edits."""
         ...
 
     def norms(self, codes: Codes) -> Floats:
-        """Squared norms of rows."""
+        """Return the squared norms of rows."""
         ...
 
     def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """Squared distances from each row to each of C edits (C, k) of the same features."""
+        """Return the squared distances from each row to each of C edits (C, k) of the same features."""
         ...
 
     def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """Squared norms of each row under each edit."""
+        """Return the squared norms of each row after each edit."""
         ...
 
     def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
-        """How far each feature (n, k) of each row has been moved: (n, k, d)."""
+        """Return the differences (n, k, d) between vectors and the embeddings of the features (n, k) of each row."""
         ...
 
 
@@ -50,16 +50,16 @@ class OneHot:
         self.dataset = dataset
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
-        """2 for every exchanged value, 1 where a feature came or went."""
+        """Return 2 for every different value, 1 for features that are absent on one side."""
         sides = (codes != ABSENT).astype(float) + (edited != ABSENT)
         return np.asarray(((codes != edited) * sides).sum(axis=1))
 
     def norms(self, codes: Codes) -> Floats:
-        """The number of features that are there."""
+        """Return the number of present features."""
         return np.asarray((codes != ABSENT).sum(axis=1), dtype=float)
 
     def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """2 for every exchanged value, 1 where a feature came."""
+        """Return 2 for every different value, 1 for features that were absent."""
         squared = np.zeros((len(codes), len(values)))
         for i, j in enumerate(features):
             own = codes[:, j, None]
@@ -67,33 +67,33 @@ class OneHot:
         return squared
 
     def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """One for each feature that is there after the edit."""
+        """Return the number of present features after each edit."""
         came = (codes[:, features] == ABSENT).sum(axis=1)
         return np.repeat((self.norms(codes) + came)[:, None], len(values), axis=1)
 
     def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
-        """There is no one-hot vector for an embedding that has been moved."""
+        """Raise an error: edited embeddings have no one-hot vector."""
         raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=embedding.")
 
     def rows(self, codes: Codes) -> Floats:
-        """Rows as vectors (n, Σ V)."""
+        """Return rows as vectors (n, Σ V)."""
         return self.block(np.arange(codes.shape[1]), codes)
 
     def block(self, features: Ints, values: Codes) -> Floats:
-        """Values of some features as vectors."""
+        """Return values of some features as vectors."""
         return np.concatenate([self._part(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
     def columns(self, features: Ints) -> Ints:
-        """Where the vectors of some features stand in a row's."""
+        """Return the columns of some features in the vector of a row."""
         ends = np.cumsum([self._size(j) for j in range(self.dataset.n_features)])
         return np.concatenate([np.arange(ends[j] - self._size(int(j)), ends[j]) for j in features])
 
     def _size(self, feature: int) -> int:
-        """How many numbers say a feature's value."""
+        """Return the dimension of the vector of a feature."""
         return len(self.dataset.features[feature].values)
 
     def _part(self, feature: int, codes: Codes) -> Floats:
-        """Values of one feature as vectors."""
+        """Return values of one feature as vectors."""
         vectors = np.zeros((len(codes), self._size(feature)))
         there = np.flatnonzero(codes != ABSENT)
         vectors[there, codes[there]] = 1.0
@@ -113,21 +113,21 @@ class Scaled(OneHot):
         self.places = {int(j): _places(dataset, int(j)) for j in np.flatnonzero(self.line)}  # (V, 1) or (V, 2)
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
-        """The squared differences on each line, and 2 for every exchanged category."""
+        """Return the squared differences of ordered values, plus 2 for every different category."""
         squared = super().squared(codes[:, ~self.line], edited[:, ~self.line])
         for j, places in self.places.items():
             squared += ((places[codes[:, j]] - places[edited[:, j]]) ** 2).sum(axis=1)
         return squared
 
     def norms(self, codes: Codes) -> Floats:
-        """The squared places on each line, and one for every category that is there."""
+        """Return the squared coordinates of ordered values, plus 1 for every present category."""
         norms = super().norms(codes[:, ~self.line])
         for j, places in self.places.items():
             norms += (places**2).sum(axis=1)[codes[:, j]]
         return norms
 
     def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """As for pairs of rows."""
+        """Return the squared distances as for pairs of rows."""
         apart = np.flatnonzero(~self.line[features])
         squared = super().squared_matrix(codes, features[apart], values[:, apart])
         for i in np.flatnonzero(self.line[features]):
@@ -136,7 +136,7 @@ class Scaled(OneHot):
         return squared
 
     def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """The row's, with the edited places exchanged."""
+        """Return the norms of rows with the coordinates of edited values replaced."""
         came = (codes[:, features[~self.line[features]]] == ABSENT).sum(axis=1)
         norms = np.repeat((self.norms(codes) + came)[:, None], len(values), axis=1)
         for i in np.flatnonzero(self.line[features]):
@@ -170,7 +170,7 @@ def _places(dataset: Dataset, feature: int) -> Floats:
 
 
 def _spread(gaps: Floats) -> float:
-    """The median distance from the median, or the standard deviation if that is zero; one if all are the same."""
+    """Return the median absolute deviation, or the standard deviation if that is zero; 1 for constant values."""
     if not gaps.any():
         return 1.0
     largest = float(np.abs(gaps).max())  # squares of what is left cannot be too large
@@ -178,13 +178,13 @@ def _spread(gaps: Floats) -> float:
 
 
 class Embedding:
-    """The model's own embeddings, one after the other."""
+    """The concatenated embeddings of the model."""
 
     def __init__(self, dataset: Dataset, model: HasEmbeddings) -> None:
         self.dataset, self.model = dataset, model
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
-        """The squared length of the difference, to which only exchanged values add."""
+        """Return the squared length of the difference, to which only different values contribute."""
         rows, features = np.divmod(np.flatnonzero(codes != edited), codes.shape[1])
         gap = embed_features(self.model, features, edited[rows, features]) - embed_features(
             self.model, features, codes[rows, features]
@@ -193,7 +193,7 @@ class Embedding:
         return np.bincount(rows, squared, minlength=len(codes)).astype(np.float64, copy=False)
 
     def norms(self, codes: Codes) -> Floats:
-        """The squared length."""
+        """Return the squared lengths."""
         return _in_parts(lambda a: (embed_rows(self.model, a) ** 2).sum(axis=(1, 2)), codes)
 
     def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
@@ -203,18 +203,18 @@ class Embedding:
         return np.asarray(np.maximum(squared, 0.0))
 
     def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """The row's, with the edited features' part exchanged."""
+        """Return the norms of rows with the part of the edited features replaced."""
         own, new = self.block(features, codes[:, features]), self.block(features, values)
         return np.asarray((self.norms(codes) - (own**2).sum(axis=1))[:, None] + (new**2).sum(axis=1))
 
     def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
-        """How far each feature (n, k) of each row has been moved: (n, k, d), zero where there is none."""
+        """Return the differences (n, k, d), zero for NO_FEATURE."""
         own = embed_features(self.model, features.ravel(), np.take_along_axis(codes, features, axis=1).ravel())
         return np.where((features == NO_FEATURE)[:, :, None], 0.0, vectors - own.reshape(vectors.shape))
 
     @property
     def dim(self) -> int:
-        """The length of an embedding."""
+        """The dimension of an embedding."""
         return int(self.model.embed_values(0, np.zeros(1, dtype=np.int32)).shape[1])
 
     def rows(self, codes: Codes) -> Floats:
@@ -226,7 +226,7 @@ class Embedding:
         return np.concatenate([self.model.embed_values(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
     def columns(self, features: Ints) -> Ints:
-        """Where the vectors of some features stand in a row's."""
+        """Return the columns of some features in the vector of a row."""
         return np.asarray(features[:, None] * self.dim + np.arange(self.dim)).ravel()
 
 
@@ -249,7 +249,7 @@ class Spaced(Distance):
         return None
 
     def embeds(self, model: Model, access: Access) -> bool:
-        """Whether it measures between embeddings, which depend on more than the predictions."""
+        """Return whether it uses embeddings of the model, which predictions do not determine."""
         return isinstance(model, HasEmbeddings) and (
             self.space == "embedding" or (self.space == "auto" and access > Access.LABEL)
         )
@@ -260,7 +260,7 @@ class Spaced(Distance):
 
 
 def choose(distance: Spaced, dataset: Dataset, model: Model, access: Access) -> OneHot | Embedding:
-    """The space that a setting means.
+    """Return the space of a setting.
 
     auto: the model's embeddings; without them, or with nothing but labels, one-hot codes and, where there are no
     embeddings at all, the values' own scale.
