@@ -72,7 +72,7 @@ def brute_force(distance, dataset, model, space):
 @given(
     problems(n=8, absent=0.2), SPACES, st.sampled_from([Euclidean, Cosine, Mahalanobis, Constant]), st.integers(0, 99)
 )
-def test_every_distance_is_its_definition(problem, space, kind, seed):
+def test_distances_equal_their_definitions(problem, space, kind, seed):
     dataset, model = problem
     rng = np.random.default_rng(seed)
     if space == "scaled" and seed % 2:  # bins are never absent
@@ -100,7 +100,7 @@ def test_every_distance_is_its_definition(problem, space, kind, seed):
             assert matrix[i, c] == pytest.approx(expected(a, b), abs=1e-6)
 
 
-def test_numbers_whose_usual_distance_is_zero_are_measured_by_their_deviation():
+def test_numbers_with_zero_median_distance_are_scaled_by_their_deviation():
     numbers = np.array([0.0, 1.0, 5.0])
     codes = np.array([[0], [0], [0], [0], [2]], dtype=np.int32)
     dataset = make_dataset([3], n=5)
@@ -115,7 +115,7 @@ def test_numbers_whose_usual_distance_is_zero_are_measured_by_their_deviation():
 
 
 @given(problems(n=8, absent=0.2), st.sampled_from([Euclidean, Cosine, Mahalanobis, Constant]), st.integers(0, 99))
-def test_moved_embeddings_are_measured_by_the_same_definition(problem, kind, seed):
+def test_distances_of_moved_embeddings_equal_the_definitions(problem, kind, seed):
     dataset, model = problem
     rng = np.random.default_rng(seed)
     distance = Constant(2.5) if kind is Constant else kind(space="embedding")
@@ -139,14 +139,14 @@ def test_moved_embeddings_are_measured_by_the_same_definition(problem, kind, see
         assert told[i] == pytest.approx(expected(before, after.ravel()), abs=1e-9)
 
 
-def test_one_hot_space_has_no_place_for_a_moved_embedding():
+def test_one_hot_space_refuses_moved_embeddings():
     dataset = make_dataset([3, 3])
     measure = Euclidean("onehot").fit(dataset, make_linear(dataset), Access.GRADIENT)
     with pytest.raises(UserError, match=r"distance\.space=onehot"):
         measure.moved(dataset.test.codes, np.zeros((20, 1), int), np.zeros((20, 1, 2)))
 
 
-def test_one_changed_feature_is_the_square_root_of_two_apart_with_label_access():
+def test_distance_of_one_change_is_the_square_root_of_two_with_label_access():
     dataset = make_dataset([3, 4, 5])
     model = make_linear(dataset)
     codes = dataset.test.codes
@@ -189,7 +189,7 @@ def test_auto_is_one_hot_with_labels_or_without_embeddings_and_embeddings_otherw
         assert isinstance(choose(Euclidean("onehot"), dataset, model, access), OneHot)
 
 
-def test_what_cannot_be_measured_is_refused_before_anything_is_trained():
+def test_inapplicable_distances_are_refused_before_training():
     dataset = make_dataset([3, 3])
     black, white = ModelSpec(dataset, BlackBox), ModelSpec(dataset, type(make_linear(dataset)))
     for kind in (Euclidean, Cosine, Mahalanobis):
@@ -212,6 +212,6 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_trained():
         (lambda: Constant(0), "value"),
     ],
 )
-def test_bad_settings_are_named(make, key):
+def test_message_names_the_invalid_setting(make, key):
     with pytest.raises(ValueError, match=key):
         make()

@@ -34,7 +34,7 @@ def mixed(seed):
 
 
 @given(problems(absent=0.2, n=5) | st.integers(0, 99).map(mixed), st.sampled_from([None, 1, 2]))
-def test_it_is_the_best_of_its_own_samples(problem, max_edits):
+def test_explanation_is_the_best_of_the_samples(problem, max_edits):
     """Each rule of the method, checked on the samples one by one."""
     dataset, model = problem
     explainer = DecisionBoundary(n_samples=60, max_edits=max_edits)
@@ -69,7 +69,7 @@ def test_it_is_the_best_of_its_own_samples(problem, max_edits):
             assert (np.diff(drops) <= 1e-12).all()
 
 
-def test_values_that_go_one_way_are_drawn_from_the_training_distribution_of_those_beyond():
+def test_values_of_one_way_features_are_drawn_from_those_permitted():
     dataset = make_mixed(5, n=300, categories=0, numbers=1, missing=0.2)
     number, frequency = dataset.features[0], dataset.frequencies[0]
     rng = np.random.default_rng(0)
@@ -83,14 +83,14 @@ def test_values_that_go_one_way_are_drawn_from_the_training_distribution_of_thos
         assert (another(0, number.missing_code, rng.random(9)) == number.missing_code).all()
 
 
-def test_nothing_is_explained_where_nothing_may_change():
+def test_explanation_is_empty_if_no_feature_may_change():
     dataset = make_dataset([3, 3])
     still = replace(dataset, features=tuple(replace(feature, allowed_change="none") for feature in dataset.features))
     _, told = explain(DecisionBoundary(), still, make_linear(dataset))
     assert (told.top_k(2) == NO_FEATURE).all()
 
 
-def test_the_only_feature_that_matters_is_found():
+def test_only_relevant_feature_is_selected():
     dataset = make_dataset([3, 3, 3], n=40)
     model = make_linear(dataset)
     weights = np.zeros_like(model.weights)
@@ -101,7 +101,7 @@ def test_the_only_feature_that_matters_is_found():
     assert told.features.shape[1] == 1
 
 
-def test_no_flip_no_explanation():
+def test_explanation_is_empty_without_a_flip():
     dataset = make_dataset([3, 3])
     _, told = explain(DecisionBoundary(n_samples=50), dataset, make_linear(dataset, bias=100.0))
     assert (told.top_k(2) == NO_FEATURE).all()
@@ -117,7 +117,7 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
 
 
 @given(problems(n=5), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
-def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, access):
+def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
     dataset, model = problem
 
     class Black:
@@ -146,7 +146,7 @@ def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, ac
         assert (np.diff(told.scores[i][: len(named)]) <= 1e-12).all()
 
 
-def test_it_asks_as_much_as_the_model_can_answer():
+def test_access_is_the_highest_that_the_model_supports():
     class Silent:
         def predict(self, codes):
             raise AssertionError
@@ -162,6 +162,6 @@ def test_it_asks_as_much_as_the_model_can_answer():
 
 
 @pytest.mark.parametrize("setting", [{"n_samples": 0}, {"max_edits": 0}, {"n_neighbours": 0}])
-def test_bad_settings_are_named(setting):
+def test_message_names_the_invalid_setting(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         DecisionBoundary(**setting)

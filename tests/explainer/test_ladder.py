@@ -1,4 +1,4 @@
-"""A ladder's rungs name the truth as often as they say, and the truth ranks them as they were made."""
+"""Graded control explainers return the ground truth as often as declared, and are ranked in this order."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ def explain(explainer, dataset, model, component):
     return explainer.fit(dataset, open_client(model, explainer.access))(batch)
 
 
-def test_a_rung_names_the_truth_with_its_probability_and_random_features_otherwise():
+def test_level_returns_the_ground_truth_with_its_probability_else_a_random_order():
     dataset = make_dataset([3] * 5, n=3000)
     model = make_linear(dataset)
     truth = explain(Lr(SIGNED), dataset, model, "lr").features
@@ -34,14 +34,14 @@ def test_a_rung_names_the_truth_with_its_probability_and_random_features_otherwi
             assert places[1:] == pytest.approx(np.full(4, 0.25), abs=0.035)
 
 
-def test_rungs_err_independently_of_each_other():
+def test_levels_are_independent():
     dataset = make_dataset([3] * 4, n=4000)
     model = make_linear(dataset)
     one, two = (explain(Rung(SIGNED, 0.0), dataset, model, f"ladder_{name}").features[:, 0] for name in ("0", "0.5"))
     assert (one == two).mean() == pytest.approx(0.25, abs=0.03)
 
 
-def test_the_rungs_go_from_the_truth_to_chance_in_equal_steps():
+def test_levels_are_equally_spaced():
     assert [rung.quality_level for rung in Ladder(SIGNED, 5).expand("ladder").values()] == [1, 0.75, 0.5, 0.25, 0]
     assert len(Ladder(SIGNED, 1001).expand("ladder")) == 1001
     assert list(Ladder(SIGNED, 3).expand("steps")) == ["steps_1", "steps_0.5", "steps_0"]
@@ -51,7 +51,7 @@ def test_the_rungs_go_from_the_truth_to_chance_in_equal_steps():
 
 
 @pytest.mark.slow
-def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances(toy, tmp_path):
+def test_agreement_with_the_known_order_grows_with_the_number_of_instances(toy, tmp_path):
     """τ of recall with the known order tends to 1; the truth it was made from leads."""
     taus = {}
     for size in (5, 57):

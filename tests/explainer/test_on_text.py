@@ -1,4 +1,4 @@
-"""Explainers on sentences: positions are ours, nothing shifts, and the packages answer as they do by themselves."""
+"""Explainers on texts: positions do not shift, and results equal those of the packages."""
 
 from dataclasses import replace
 
@@ -87,7 +87,7 @@ def from_strings(texts):
 
 
 @pytest.mark.parametrize("explainer", ALL, ids=str)
-def test_positions_are_real_tokens_and_both_places_of_a_repeated_word_can_be_named(explainer):
+def test_repeated_words_are_separate_features(explainer):
     told = explainer.fit(DATASET, open_client(MODEL, explainer.access))(batch())
     for named, row in zip(told.features, DATASET.test.codes, strict=True):
         named = named[named != NO_FEATURE]
@@ -97,7 +97,7 @@ def test_positions_are_real_tokens_and_both_places_of_a_repeated_word_can_be_nam
 
 
 @pytest.mark.parametrize("explainer", ALL, ids=str)
-def test_a_removed_word_never_shifts_the_others(explainer):
+def test_removed_words_do_not_shift_the_others(explainer):
     """Every row that an explainer asks about has a word or the mask at each token, and padding where padding was."""
     seen = []
 
@@ -202,7 +202,7 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
         assert set(samples[:, 0].tolist()) | {int(row[0])} == set(range(MASK))
 
 
-def test_a_sentence_of_unknown_words_only_and_one_of_a_single_token_are_explained():
+def test_texts_of_unknown_words_or_of_one_word_are_explained():
     codes = np.full((2, 8), ABSENT, dtype=np.int32)
     codes[0, :3], codes[1, 0] = MASK, 2
     both = Batch(np.arange(2), codes, labels(MODEL, codes), seed=0, component="x")

@@ -106,7 +106,7 @@ def shapley(value, size):
 
 
 @pytest.mark.parametrize("algorithm", ["kernel", "permutation"])
-def test_with_all_sets_or_very_many_orders_it_is_the_shapley_value(algorithm):
+def test_all_sets_or_many_orders_give_the_shapley_value(algorithm):
     dataset = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
     model = random_linear(dataset, 4, 2)
     batch = make_batch(dataset, model, rows=slice(3))
@@ -122,7 +122,7 @@ def test_with_all_sets_or_very_many_orders_it_is_the_shapley_value(algorithm):
         assert told[i] == pytest.approx(shapley(value, 5), abs=1e-10 if algorithm == "kernel" else 4e-3)
 
 
-def test_rows_that_come_out_alike_are_asked_about_once():
+def test_equal_rows_are_evaluated_once():
     """Against asking about every row, on random sets of features."""
     rng = np.random.default_rng(0)
     dataset = PROBLEMS["few"]
@@ -179,7 +179,7 @@ def trained(estimator, dataset, **settings):
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.parametrize("categories", [0, 2], ids=["numbers", "mixed"])
-def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(name, categories):
+def test_tree_equals_the_package_and_auto_uses_it_if_values_sum_to_the_probability(name, categories):
     package, _, kind = name.rpartition(".")
     estimator = getattr(pytest.importorskip(package), kind)(**CLASSIFIERS[name])
     dataset = make_mixed(1, n=80, categories=categories, numbers=4)
@@ -209,7 +209,7 @@ def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(name
 
 
 @pytest.mark.parametrize("hidden", [[0, 2], [1], [3]])
-def test_trees_that_are_not_shown_some_features_are_looked_into_by_those_that_they_read(hidden):
+def test_trees_without_some_features_are_explained_by_the_others(hidden):
     from sklearn.ensemble import RandomForestClassifier
 
     dataset = make_mixed(4, n=80, categories=0, numbers=4)
@@ -238,7 +238,7 @@ def _native(model):
     return bool(model.source.encoder.is_category.any())
 
 
-def test_auto_takes_permutations_for_what_is_no_tree():
+def test_auto_uses_permutations_without_trees():
     from sklearn.linear_model import LogisticRegression
 
     dataset = make_mixed(1, n=80)
@@ -250,7 +250,7 @@ def test_auto_takes_permutations_for_what_is_no_tree():
     assert np.array_equal(auto.scores, expected.scores)
 
 
-def test_it_asks_no_more_than_its_way_needs_and_refuses_one_that_cannot_be(monkeypatch):
+def test_access_depends_on_the_algorithm_and_inapplicable_ones_are_refused(monkeypatch):
     from sklearn.tree import DecisionTreeClassifier
 
     dataset = make_mixed(1)
@@ -270,7 +270,7 @@ def test_it_asks_no_more_than_its_way_needs_and_refuses_one_that_cannot_be(monke
     Shap().check(white)  # permutations are computed here
 
 
-def test_the_background_is_drawn_with_the_seed_and_is_the_mask_of_a_text():
+def test_background_depends_on_the_seed_and_is_the_mask_of_a_text():
     dataset = PROBLEMS["few"]
     one, two, other = (coalitions.draw_background(dataset, 30, seed) for seed in (0, 0, 1))
     assert np.array_equal(one, two) and not np.array_equal(one, other) and one.shape == (30, 12)
@@ -291,6 +291,6 @@ def test_the_background_is_drawn_with_the_seed_and_is_the_mask_of_a_text():
         ({"seed": -1}, "seed"),
     ],
 )
-def test_bad_settings_are_named(settings, key):
+def test_message_names_the_invalid_setting(settings, key):
     with pytest.raises(ValueError, match=key):
         Shap(**settings)

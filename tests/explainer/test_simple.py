@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, Access, BlackBox, ModelSpec
+from cfeval_cli.core import ABSENT, Access, BlackBox, ModelSpec
 from cfeval_cli.core.ranking import find_top_k
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
@@ -34,19 +34,7 @@ def explain(explainer, dataset, model, access=None):
     return explainer.fit(dataset, open_client(model, explainer.access if access is None else access))(batch)
 
 
-@given(problems(absent=0.3))
-def test_all_three_name_every_present_feature_once_and_never_padding(problem):
-    dataset, model = problem
-    for explainer in (Random(), Omission(REMOVALS), LR):
-        told = explain(explainer, dataset, model)
-        for named, scores, row in zip(told.features, told.scores, dataset.test.codes, strict=True):
-            there = np.flatnonzero(row != ABSENT)
-            assert sorted(named[: len(there)]) == there.tolist()
-            assert (named[len(there) :] == NO_FEATURE).all() and np.isnan(scores[len(there) :]).all()
-            assert (np.diff(scores[: len(there)]) <= 0).all()
-
-
-def test_random_is_uniform_and_the_same_for_an_instance_wherever_it_stands():
+def test_random_order_is_uniform_and_depends_on_the_seed():
     dataset = make_dataset([2, 2, 2, 2], n=4000)
     model = make_linear(dataset)
     told = explain(Random(), dataset, model)
@@ -54,13 +42,11 @@ def test_random_is_uniform_and_the_same_for_an_instance_wherever_it_stands():
         shares = np.bincount(told.features[:, place], minlength=4) / 4000
         assert np.abs(shares - 0.25).max() < 0.03
     function = Random().fit(dataset, open_client(model, Access.NOTHING))
-    backwards = function(make_batch(dataset, model, rows=slice(None, None, -1)))
-    assert (backwards.features[::-1] == told.features).all()
     assert (function(make_batch(dataset, model, seed=1)).features != told.features).any()
 
 
 @given(problems(unknown=1))
-def test_omission_is_the_drop_in_probability_written_out(problem):
+def test_omission_equals_the_drop_in_probability(problem):
     dataset, model = problem
     for removal in ("marginal", "mask", "zero"):
         told = explain(Omission(REMOVALS, removal), dataset, model)
@@ -80,7 +66,7 @@ def test_omission_is_the_drop_in_probability_written_out(problem):
 
 
 @given(problems())
-def test_omission_by_zero_ranks_as_lr_does(problem):
+def test_omission_by_zero_has_the_order_of_effects(problem):
     """Deleting feature j takes c_j from the logit, and the sigmoid keeps the order (closed form)."""
     dataset, model = problem
     zero, lr = explain(Omission(REMOVALS, "zero"), dataset, model), explain(LR, dataset, model)
@@ -93,7 +79,7 @@ def test_omission_by_zero_ranks_as_lr_does(problem):
                     assert drop[a] > drop[b] or drop[a] == pytest.approx(drop[b], abs=1e-12)
 
 
-def test_omission_defaults_to_the_marginal_on_tables_and_refuses_a_mask_that_is_not_there():
+def test_omission_uses_marginal_on_tables_and_refuses_a_missing_mask():
     dataset = make_dataset([3, 2])
     model = make_linear(dataset)
     auto, marginal = (explain(Omission(REMOVALS, way), dataset, model) for way in ("auto", "marginal"))
@@ -110,7 +96,7 @@ def test_omission_defaults_to_the_marginal_on_tables_and_refuses_a_mask_that_is_
 
 
 @pytest.mark.parametrize("definition", TRUTHS)
-def test_lr_is_the_ranking_of_the_truth(definition):
+def test_lr_equals_the_ranking_of_the_ground_truth(definition):
     dataset = make_dataset([3, 2, 4])
     model = make_linear(dataset)
     told = explain(Lr(TRUTHS[definition], definition), dataset, model)
@@ -119,14 +105,14 @@ def test_lr_is_the_ranking_of_the_truth(definition):
     assert (told.features == find_top_k(scores, 3)).all()
 
 
-def test_bad_settings_are_named():
+def test_message_names_the_invalid_setting():
     with pytest.raises(ValueError, match="removal"):
         Omission(REMOVALS, "erase")
     with pytest.raises(ValueError, match="inapplicable"):
         Omission(REMOVALS, inapplicable="perhaps")
 
 
-def test_omission_by_a_way_that_does_not_apply_not_applicable_reason_if_it_is_told_to():
+def test_omission_is_not_applicable_instead_of_refused_with_sit_out():
     dataset, table = make_dataset([3, 2]), ModelSpec(make_dataset([3, 2]), LinearModel)
     assert Omission(WAYS, "mask", "sit_out").not_applicable_reason(table) == "toy has no mask token"
     assert Omission(WAYS, "mask").not_applicable_reason(table) is None  # it is refused

@@ -40,7 +40,7 @@ class Plain(HasGradient):
 
 
 @given(problems(absent=0.2), st.integers(0, 99))
-def test_it_leaves_what_the_mean_effect_leaves(problem, seed):
+def test_probability_equals_that_of_mean_effects(problem, seed):
     dataset, model = problem
     rows = predicted(dataset, model)
     gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
@@ -53,7 +53,7 @@ def test_it_leaves_what_the_mean_effect_leaves(problem, seed):
             assert flips[i] == ((z > 0) != rows.labels[i]) or abs(z) < 1e-9
 
 
-def test_it_does_not_depend_on_where_the_constant_stands():
+def test_mean_does_not_depend_on_the_parametrisation():
     dataset = make_dataset([3, 4, 2])
     model = make_linear(dataset)
     tables = tuple(np.c_[table, np.full(len(table), 3.0)] for table in model.tables)
@@ -68,7 +68,7 @@ def test_it_does_not_depend_on_where_the_constant_stands():
     assert left[0] == pytest.approx(left[1]) and not Mean().arbitrary
 
 
-def test_omission_by_the_mean_is_the_drop_it_leaves():
+def test_omission_by_mean_equals_the_drop():
     dataset = make_dataset([3, 4, 2])
     model = make_linear(dataset)
     told = Omission({"mean": Mean()}, "mean").fit(dataset, open_client(model))(make_batch(dataset, model))
@@ -80,7 +80,7 @@ def test_omission_by_the_mean_is_the_drop_it_leaves():
             assert score == pytest.approx(drop, abs=1e-9)
 
 
-def test_only_a_model_that_takes_embeddings_can_be_asked():
+def test_mean_needs_a_model_on_embeddings():
     dataset = make_dataset([3, 2])
     assert Mean().not_applicable_reason(ModelSpec(dataset, LinearModel)) is None
     assert "gradients in the embeddings" in Mean().not_applicable_reason(ModelSpec(dataset, BlackBox))

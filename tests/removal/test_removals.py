@@ -1,4 +1,4 @@
-"""What stands in the place of features that are taken away."""
+"""Removals by zero, by the mask token and by training rows."""
 
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +16,7 @@ from cfeval_cli.removal.zero import Zero
 from tests.problems import make_dataset
 
 
-def test_deletion_leaves_nothing_and_needs_embeddings():
+def test_zero_replaces_features_by_absent_and_needs_embeddings():
     replacement = Zero().fit(make_dataset([3, 2]), None)
     values, weights = replacement.sample(np.array([0, 1]))
     assert replacement.value == ABSENT and values.tolist() == [[ABSENT, ABSENT]] and weights.tolist() == [1.0]
@@ -25,7 +25,7 @@ def test_deletion_leaves_nothing_and_needs_embeddings():
     assert Zero().arbitrary and not Mask().arbitrary and not Marginal().arbitrary
 
 
-def test_the_mask_is_the_token_for_unknown_words_where_there_is_one():
+def test_mask_replaces_features_by_the_mask_token():
     with_mask = make_dataset([3, 3], unknown=2)
     replacement = Mask().fit(with_mask, None)
     values, weights = replacement.sample(np.array([1]))
@@ -42,7 +42,7 @@ def shares(train, features):
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(0, 999))
-def test_the_marginal_of_tables_is_all_combinations_of_training_rows_with_their_shares(sizes, seed):
+def test_marginal_of_tables_has_all_combinations_of_training_rows(sizes, seed):
     dataset = make_dataset(sizes, n=12, seed=seed)
     rng = np.random.default_rng(seed)
     features = rng.permutation(len(sizes))[: rng.integers(1, len(sizes) + 1)]
@@ -54,7 +54,7 @@ def test_the_marginal_of_tables_is_all_combinations_of_training_rows_with_their_
     assert weights.sum() == pytest.approx(1)
 
 
-def test_of_too_many_combinations_so_many_training_rows_are_drawn_from_a_seed():
+def test_marginal_draws_training_rows_if_there_are_too_many_combinations():
     dataset = make_dataset([9, 9, 9], n=300)
     there = shares(dataset.train.codes, [2, 0])
     assert len(there) > 40
@@ -73,7 +73,7 @@ def test_of_too_many_combinations_so_many_training_rows_are_drawn_from_a_seed():
     assert np.bincount(many[:, 0], minlength=9) / 4000 == pytest.approx(large.frequencies[0], abs=0.02)
 
 
-def test_in_sentences_a_word_comes_from_anywhere_in_the_training_set():
+def test_marginal_of_texts_draws_words_from_all_positions():
     table = make_dataset([6, 6, 6], n=300, absent=0.3)
     words = table.train.codes[table.train.codes != ABSENT]
     shared = np.bincount(words, minlength=6) / len(words)
@@ -91,11 +91,7 @@ def test_in_sentences_a_word_comes_from_anywhere_in_the_training_set():
     assert (Marginal(draws=3).fit(text, None).sample(np.array([1]))[0] == few).all()
 
 
-def test_any_model_can_be_asked_about_values_that_others_have():
-    assert Marginal().not_applicable_reason(ModelSpec(make_dataset([3, 2]), BlackBox)) is None
-
-
 @pytest.mark.parametrize("setting", [{"draws": 0}, {"draws": 1.5}, {"seed": -1}])
-def test_bad_settings_are_named(setting):
+def test_message_names_the_invalid_setting(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         Marginal(**setting)

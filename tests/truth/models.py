@@ -1,4 +1,4 @@
-"""Models whose truth is looked for: random trees, and anything that is a function of codes."""
+"""Models for tests of ground truths: random trees, and functions of codes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tests.problems import (
 
 
 @given(problems(absent=0.2))
-def test_each_definition_written_out(problem):
+def test_values_equal_the_definitions(problem):
     dataset, model = problem
     codes = dataset.test.codes
     said = labels(model, codes)
@@ -52,7 +52,7 @@ def test_each_definition_written_out(problem):
 
 
 @given(st.integers(0, 500), st.sampled_from([0.0, 0.3]))
-def test_contrast_looks_at_the_values_that_a_search_may_take(seed, missing):
+def test_contrast_uses_the_candidate_values_of_searches(seed, missing):
     dataset = make_mixed(seed, n=8, missing=missing, tried=3)
     model = make_linear(dataset, seed=seed)
     if seed % 3:
@@ -72,7 +72,7 @@ def test_contrast_looks_at_the_values_that_a_search_may_take(seed, missing):
 
 
 @given(problems(), st.integers(-5, 5), st.integers(0, 3))
-def test_shapley_and_contrast_do_not_depend_on_where_the_constant_stands(problem, delta, feature):
+def test_shapley_and_contrast_do_not_depend_on_the_parametrisation(problem, delta, feature):
     """Adding δ to every effect of a feature and taking it from the bias changes no prediction."""
     dataset, model = problem
     j = feature % dataset.n_features
@@ -91,14 +91,14 @@ def test_shapley_and_contrast_do_not_depend_on_where_the_constant_stands(problem
     assert np.abs(signed[1] - signed[0]) == pytest.approx(abs(delta))
 
 
-def test_top_orders_by_importance_then_by_feature_and_leaves_out_what_is_absent():
+def test_top_sorts_by_importance_then_feature_without_absent_ones():
     scores = np.array([[1.0, 3.0, 3.0, -np.inf]])
     assert find_top_k(scores, 2).tolist() == [[1, 2]]
     assert find_top_k(scores, 4).tolist() == [[1, 2, 0, -1]]
     assert find_top_k(scores, 6).tolist() == [[1, 2, 0, -1, -1, -1]]
 
 
-def test_truths_say_what_they_answer_and_whether_a_constant_that_no_prediction_depends_on_changes_them():
+def test_questions_and_identifiability_are_declared():
     told = {truth.name: (truth.question, truth.arbitrary) for truth in (Signed(), Absolute(), Shapley(), Contrast())}
     assert told == {
         "signed": ("paper", True),
@@ -108,7 +108,7 @@ def test_truths_say_what_they_answer_and_whether_a_constant_that_no_prediction_d
     }
 
 
-def test_effects_are_asked_of_sums_and_an_origin_of_embeddings():
+def test_reason_for_models_without_effects_or_embeddings():
     class Black:
         def predict_proba(self, codes):
             raise AssertionError

@@ -8,7 +8,7 @@ from tests.problems import make_dataset, open_client
 from tests.truth.models import asked
 
 
-def test_what_a_model_was_not_shown_is_not_used():
+def test_features_left_out_of_training_are_not_used():
     dataset = make_dataset([3, 3, 3, 3], n=40, seed=1)
     settings = Tree(blind=["f1"], min_leaf=1)
     model = settings.fit(dataset, 0)
@@ -21,7 +21,7 @@ def test_what_a_model_was_not_shown_is_not_used():
     )
 
 
-def test_of_others_it_is_not_known():
+def test_reason_for_models_trained_with_all_features():
     dataset = make_dataset([3, 2])
     for spec in (ModelSpec.from_settings(dataset, Tree()), ModelSpec(dataset, BlackBox, blind=True)):
         assert "model.blind" in Used().not_applicable_reason(spec)
