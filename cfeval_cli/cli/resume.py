@@ -65,7 +65,7 @@ def _read_run_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
 
 
 def _read_sweep_arguments(folder: Path, own: Sequence[str]) -> list[str]:
-    task, hydra = _sweep_overrides(folder)
+    task, hydra = _read_sweep_overrides(folder)
     accepted, refused = list[str](), list[str]()
     for override in hydra:
         key, _, value = override.partition("=")
@@ -85,12 +85,12 @@ def _read_sweep_arguments(folder: Path, own: Sequence[str]) -> list[str]:
     return [*first, *_merge_overrides(task, own), *accepted, f"hydra.sweep.dir={quote(folder)}"]
 
 
-def sweep_task_overrides(folder: Path) -> list[str]:
+def read_task_overrides(folder: Path) -> list[str]:
     """Return the overrides that a sweep was started with, without those of Hydra."""
-    return _sweep_overrides(folder)[0]
+    return _read_sweep_overrides(folder)[0]
 
 
-def _sweep_overrides(folder: Path) -> tuple[list[str], list[str]]:
+def _read_sweep_overrides(folder: Path) -> tuple[list[str], list[str]]:
     import yaml  # type: ignore[import-untyped]
 
     file = folder / "multirun.yaml"

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from cfeval_cli.cli import callbacks, screen, usage
 from cfeval_cli.cli.main import get_interrupt_exit_code, print_error
 from cfeval_cli.cli.own_configs import OWN_FOLDER, find_conf_folder, get_config_dir, has_clash, list_used_configs
-from cfeval_cli.cli.resume import QUIET, list_overrides_to_repeat, read_resume_arguments, sweep_task_overrides
+from cfeval_cli.cli.resume import QUIET, list_overrides_to_repeat, read_resume_arguments, read_task_overrides
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options
 from cfeval_cli.errors import Failure, UserError, escape_controls, refuse_exit
 
@@ -217,5 +217,5 @@ def _format_resume_command(folder: RunFolder, cfg: DictConfig) -> str:
     in_folder = ("hydra.run.", "hydra.sweep.", "hydra.mode=", QUIET)
     words += [word for word in config.overrides.hydra if not word.startswith(in_folder)]
     # The overrides of a job have one value of each swept setting, those of the sweep have all.
-    words += list_overrides_to_repeat(sweep_task_overrides(path) if is_sweep else config.overrides.task)
+    words += list_overrides_to_repeat(read_task_overrides(path) if is_sweep else config.overrides.task)
     return shlex.join([*words, *(["strict=false"] if cfg.strict is True else [])])

@@ -1,4 +1,4 @@
-"""`evaluate` is the run of the command, and says what is wrong with what it is given."""
+"""`evaluate`: the same results as the command, and messages about its arguments."""
 
 import html
 import inspect
@@ -74,7 +74,7 @@ def found(frames, tmp_path_factory) -> Results:
     )  # fmt: skip
 
 
-def test_it_is_the_run_of_the_command_byte_for_byte(frames, found, tmp_path):
+def test_evaluate_writes_the_same_bytes_as_the_command(frames, found, tmp_path):
     train, test = frames
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     (tmp_path / "data").mkdir()
@@ -96,7 +96,7 @@ def test_it_is_the_run_of_the_command_byte_for_byte(frames, found, tmp_path):
         assert (tmp_path / "out" / name).read_bytes() == (found.folder / name).read_bytes(), name
 
 
-def test_the_record_tells_how_it_was_called_and_nothing_is_resumed_without_the_function(found, tmp_path):
+def test_record_has_the_call_and_a_run_of_a_function_cannot_be_resumed(found, tmp_path):
     (call,) = found.record.command
     assert call.startswith("evaluate(predict_proba, train, test, label='paid', k=2, n_explain=15, seed=3")
     assert "attributions=['mine']" in call
@@ -127,7 +127,7 @@ class LastFeature(Random):
     """An explainer of the user's own."""
 
 
-def test_a_model_that_changes_after_the_explanations_is_a_failure(frames, here):
+def test_model_that_changes_during_the_run_is_a_failure(frames, here):
     calls = []
 
     def drifts(rows):
@@ -140,7 +140,7 @@ def test_a_model_that_changes_after_the_explanations_is_a_failure(frames, here):
     assert json.loads((here / "out" / "run.json").read_text())["status"] == "failed"
 
 
-def test_components_are_given_as_objects_and_the_folder_is_made(frames, here, capsys):
+def test_explainers_and_metrics_may_be_objects(frames, here, capsys):
     run = evaluate(
         predict_proba, *frames, label="paid", explainers=["omission", LastFeature()], metrics=[Changed(), "recall"],
         n_explain=10, settings=QUICK,
@@ -157,7 +157,7 @@ def test_components_are_given_as_objects_and_the_folder_is_made(frames, here, ca
         evaluate(predict_proba, *frames, label="paid", metrics=["recall", Path()], settings=QUICK)
 
 
-def test_judges_are_those_of_the_command_and_an_explainer_is_recommended(frames, here):
+def test_judges_are_run_and_an_explainer_is_recommended(frames, here):
     more = {"explainers": ["random", "omission"], "metrics": METRICS, "n_explain": 10, "settings": QUICK}
     run = evaluate(predict_proba, *frames, label="paid", judges=["tree"], **more)
     assert (run.folder / "judges" / "tree" / "run.json").exists()
@@ -166,7 +166,7 @@ def test_judges_are_those_of_the_command_and_an_explainer_is_recommended(frames,
         evaluate(predict_proba, *frames, label="paid", judges=["tre"], **more)
 
 
-def test_what_others_have_set_is_as_it_was(frames, here):
+def test_global_state_is_restored_after_errors(frames, here):
     kept, before = GlobalHydra.instance().hydra, os.environ.get("OMP_NUM_THREADS")
     level = logging.getLogger("cfeval").level
     with pytest.raises(UserError, match="there is no setting 'nn_explain'"):
@@ -199,16 +199,16 @@ def test_what_others_have_set_is_as_it_was(frames, here):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_a_mistake_is_one_message(frames, here, change, message):
+def test_invalid_argument_is_one_message(frames, here, change, message):
     train, test = frames
-    told = {"predict_proba": predict_proba, "train": train, "test": test, "label": "paid", "settings": QUICK} | change
+    defaults = {"predict_proba": predict_proba, "train": train, "test": test, "label": "paid", "settings": QUICK}
     with pytest.raises(UserError) as error:
-        evaluate(**told)
+        evaluate(**defaults | change)
     assert message in str(error.value) and "/tmp" not in str(error.value) and ".parquet" not in str(error.value)
     assert not list(here.rglob("run.json"))
 
 
-def test_how_far_it_is_can_be_seen_and_an_explainer_that_fails_everywhere_is_a_warning(frames, here, capsys):
+def test_progress_is_shown_and_an_explainer_that_always_fails_is_a_warning(frames, here, capsys):
     empty = pd.DataFrame({"age": pd.Series(dtype=float)}, index=pd.Index([], dtype=object))
     with pytest.warns(RuntimeWarning, match=r"explainer\.mine failed on every instance"):
         run = evaluate(
@@ -235,7 +235,7 @@ def predict(rows):
         (predict, "predict_proba returns labels"),
     ],
 )
-def test_what_the_command_warns_of_is_a_python_warning_at_the_call(frames, here, capsys, model, message):
+def test_warning_of_the_command_is_a_python_warning_at_the_call(frames, here, capsys, model, message):
     more = {"explainers": ["random", "decision_boundary"], "metrics": ["validity"], "n_explain": 5, "settings": QUICK}
     with pytest.warns(UserWarning, match=message) as issued:
         evaluate(model, *frames, label="paid", **more)
@@ -246,7 +246,7 @@ def test_what_the_command_warns_of_is_a_python_warning_at_the_call(frames, here,
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_shap_values_of_class_1_are_noticed_and_the_report_is_told(frames, here):
+def test_scores_with_the_wrong_sign_are_a_warning_and_in_the_record(frames, here):
     train, test = frames
     effects = np.zeros((len(test), 4))
     for j, name in enumerate(["age", "home", "member", "income"]):
@@ -267,7 +267,7 @@ def test_shap_values_of_class_1_are_noticed_and_the_report_is_told(frames, here)
     assert run.record.doubts == []
 
 
-def test_results_of_unknown_inputs_are_kept_and_not_called_those_of_another_run(frames, here):
+def test_existing_results_of_a_function_are_kept_unless_redo(frames, here):
     more = {"explainers": ["random", "omission"], "metrics": ["validity"], "n_explain": 5, "into": here / "run"}
     evaluate(predict_proba, *frames, label="paid", settings=QUICK, **more)
     with pytest.raises(
@@ -278,7 +278,7 @@ def test_results_of_unknown_inputs_are_kept_and_not_called_those_of_another_run(
     evaluate(predict_proba, *frames, label="paid", settings=QUICK | {"redo": True}, **more)
 
 
-def test_a_name_that_is_not_utf8_is_a_user_error(frames, here, monkeypatch):
+def test_folder_name_that_is_not_utf8_is_a_user_error(frames, here, monkeypatch):
     with pytest.raises(UserError, match=r"the argument .*caf\\udce9' is not valid UTF-8"):
         evaluate(predict_proba, *frames, label="paid", settings=QUICK, into=here / "caf\udce9")
     (here / "caf\udce9").mkdir()
@@ -292,7 +292,7 @@ def test_a_name_that_is_not_utf8_is_a_user_error(frames, here, monkeypatch):
     [None, True, 3, 0.5, "greedy", "true", "a b", "it's", "x=1,y", "${k}", ["a", 1], {"age": "up"}, [], "1", "-x"],
     ids=repr,
 )
-def test_values_come_through_hydra_as_they_are(value):
+def test_values_survive_the_override_syntax_of_hydra(value):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     override = OverridesParser.create().parse_override(f"key={format_value(value)}")
@@ -300,7 +300,7 @@ def test_values_come_through_hydra_as_they_are(value):
     assert made == value
 
 
-def test_to_import_it_takes_nothing_heavy_and_types_are_told():
+def test_package_imports_nothing_heavy_and_has_type_stubs():
     code = "import cfeval_cli, sys; print(cfeval_cli.__version__, *sorted(sys.modules)); cfeval_cli.nothing"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     loaded = {name.partition(".")[0] for name in done.stdout.split()[1:]}

@@ -9,7 +9,7 @@ from tests import inside
 from tests.conftest import LITTLE
 
 
-def test_a_run_is_written_once_and_its_results_are_left_alone(toy, tmp_path):
+def test_complete_run_is_not_computed_again(toy, tmp_path):
     settings = (
         *toy.arguments[2:],
         *LITTLE,

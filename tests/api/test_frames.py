@@ -1,4 +1,4 @@
-"""DataFrames become the data of a run, and the model is given rows as they came."""
+"""DataFrames as the dataset of a run, and a function of a DataFrame as its model."""
 
 import pickle
 
@@ -34,7 +34,7 @@ def given(frames, tmp_path, **settings):
     return dataset, FunctionModel(predict_proba, frames, excluded).source(dataset)
 
 
-def test_rows_come_back_as_they_were_whatever_their_types(tmp_path):
+def test_model_gets_the_original_values_of_every_type(tmp_path):
     table = mixed()
     frames = DataFrames(table[:90], table[90:], "paid")
     dataset, source = given(frames, tmp_path)
@@ -49,7 +49,7 @@ def test_rows_come_back_as_they_were_whatever_their_types(tmp_path):
     np.testing.assert_array_equal(again.predict_raw(dataset.test.codes), source.predict_raw(dataset.test.codes))
 
 
-def test_the_test_rows_are_all_of_test_and_validation_comes_from_train(tmp_path):
+def test_splits_follow_the_two_frames(tmp_path):
     table = loans()
     dataset, _ = given(DataFrames(table[:150], table[150:], "paid"), tmp_path)
     assert dataset.test.ids.tolist() == list(range(150, 200))
@@ -59,7 +59,7 @@ def test_the_test_rows_are_all_of_test_and_validation_comes_from_train(tmp_path)
     np.testing.assert_array_equal(labels, (table["paid"] == "yes").to_numpy()[ids])
 
 
-def test_a_function_of_a_script_goes_to_workers():
+def test_function_of_a_script_is_accepted_and_not_cached():
     frames = DataFrames(loans(), loans(seed=1), "paid")
     asked = FunctionModel(lambda rows: np.full(len(rows), 0.5), frames)
     with pytest.raises(AttributeError):
@@ -77,7 +77,7 @@ def test_a_function_of_a_script_goes_to_workers():
         ([False, True], None, ("False", "True")),
     ],
 )
-def test_classes_stand_in_the_order_of_the_columns_of_the_answer(values, classes, wanted, tmp_path):
+def test_classes_have_the_order_of_the_probability_columns(values, classes, wanted, tmp_path):
     table = loans()
     table["paid"] = np.where(table["paid"] == "yes", values[1], values[0])
     table["paid"] = table["paid"].astype(type(values[0]) if not isinstance(values[0], str) else object)
@@ -85,7 +85,7 @@ def test_classes_stand_in_the_order_of_the_columns_of_the_answer(values, classes
     assert made.load(tmp_path, 0).classes == wanted
 
 
-def test_attributions_go_by_the_index_of_test():
+def test_attributions_are_matched_by_the_index_of_test():
     table = loans()
     frames = DataFrames(table[:150], table[150:].set_axis([f"r{i}" for i in range(50)]), "paid")
     wide = pd.DataFrame({"age": [1.0, 2.0]}, ["r7", "r3"])
@@ -111,13 +111,13 @@ def test_attributions_go_by_the_index_of_test():
         (lambda table: table.assign(paid="no").iloc[:, -1:], "all rows are of one class|no column that could be"),
     ],
 )
-def test_what_is_wrong_with_a_frame_is_told(change, message, tmp_path):
+def test_invalid_frame_is_refused(change, message, tmp_path):
     table = loans()
     with pytest.raises(UserError, match=message):
         DataFrames(change(table[:150]), table[150:].assign(paid="no"), "paid").make_dataset(tmp_path, "mine", None, {})
 
 
-def test_amounts_dates_and_infinite_numbers_reach_the_model_as_they_were(tmp_path, caplog):
+def test_model_gets_original_amounts_dates_and_infinite_numbers(tmp_path, caplog):
     table = loans(120, seed=1)
     table["start"] = pd.Timestamp("2022-01-01") + pd.to_timedelta(np.arange(120) % 50, unit="D")
     table["fee"] = [f"${1000 + i % 40:,}" for i in range(120)]

@@ -1,4 +1,4 @@
-"""`load` gives what a run's folder has, and shows nothing of it as markup."""
+"""`load`: the tables of a run folder, and their display in a notebook."""
 
 import json
 
@@ -17,7 +17,7 @@ def folder(toy, made):
     return made(toy, FOUR, *FEWER)
 
 
-def test_tables_are_those_of_the_files(folder):
+def test_tables_equal_the_files(folder):
     run = load(str(folder))
     assert len(run.metrics) == len(pd.read_csv(folder / "metrics.csv"))
     assert len(run.correlations) == len(pd.read_csv(folder / "correlations.csv"))
@@ -27,17 +27,17 @@ def test_tables_are_those_of_the_files(folder):
     assert run.report is None and run.verdict and f"40 instances: {folder}" in repr(run)
 
 
-def test_features_and_values_are_named(folder):
+def test_features_and_values_have_names(folder):
     run, data = load(folder), json.loads((folder / "dataset.json").read_text())
     names = [feature["name"] for feature in data["features"]]
     raw = pd.read_parquet(folder / "explanations.parquet")
-    for told, numbers in zip(run.explanations["features"], raw["features"], strict=True):
-        assert told == [names[j] for j in numbers]
+    for features, numbers in zip(run.explanations["features"], raw["features"], strict=True):
+        assert features == [names[j] for j in numbers]
     raw = pd.read_parquet(folder / "counterfactuals.parquet")
-    for told, values, numbers, codes in zip(
+    for features, values, numbers, codes in zip(
         run.counterfactuals["features"], run.counterfactuals["values"], raw["features"], raw["codes"], strict=True
     ):
-        assert told == [names[j] for j in numbers]
+        assert features == [names[j] for j in numbers]
         assert values == [
             data["values"][data["features"][j]["values"]][code] for j, code in zip(numbers, codes, strict=True)
         ]
@@ -53,7 +53,7 @@ def test_figures_are_drawn_from_any_run(toy, made):
     assert figures and all(np.isfinite(figure.get_figwidth()) for figure in figures.values())
 
 
-def test_what_a_notebook_shows_is_escaped(toy, made):
+def test_notebook_output_is_escaped(toy, made):
     folder = made(toy, FOUR, *FEWER, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explainers"]["omission"] = "<script>alert(1)</script>"
@@ -65,7 +65,7 @@ def test_what_a_notebook_shows_is_escaped(toy, made):
     assert shown.count("<tr") == shown.count("</tr>") > 5 and '<p class="note">' in shown
 
 
-def test_a_folder_that_was_changed_is_refused(toy, made, tmp_path):
+def test_changed_or_incomplete_folder_is_refused(toy, made, tmp_path):
     folder = made(toy, FOUR, *FEWER, copy=True)
     (folder / "metrics.csv").write_text("")
     with pytest.raises(UserError, match="is not as the run left it"):

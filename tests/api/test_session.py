@@ -1,4 +1,4 @@
-"""`run`: an experiment from settings, in this process, as the command runs it."""
+"""`run`: an experiment from settings in this process."""
 
 import os
 import warnings
@@ -23,7 +23,7 @@ def settings(toy):
     return {**SETTINGS, "data_dir": str(toy.folder / "data")}
 
 
-def test_it_is_the_run_of_the_command_byte_for_byte(toy, settings, tmp_path, monkeypatch):
+def test_run_writes_the_same_bytes_as_the_command(toy, settings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     results = run(settings, config_dir=toy.folder / "conf")
     assert results.folder.parent.parent.name == "outputs"
@@ -36,7 +36,7 @@ def test_it_is_the_run_of_the_command_byte_for_byte(toy, settings, tmp_path, mon
         assert (tmp_path / "command" / name).read_bytes() == (results.folder / name).read_bytes(), name
 
 
-def test_threads_and_warnings_are_as_before_after_a_run(toy, settings, tmp_path, monkeypatch):
+def test_environment_is_restored_after_a_run(toy, settings, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     before = dict(os.environ)
@@ -54,14 +54,14 @@ def test_threads_and_warnings_are_as_before_after_a_run(toy, settings, tmp_path,
         ({"k": 9}, "k=9 exceeds the 4 features of toy"),
     ],
 )
-def test_a_mistake_is_one_message_and_leaves_no_folder(toy, settings, tmp_path, changes, message):
+def test_invalid_setting_is_one_message_and_leaves_no_results(toy, settings, tmp_path, changes, message):
     with pytest.raises(UserError) as error:
         run({**settings, **changes}, config_dir=toy.folder / "conf", into=tmp_path / "here")
     assert message in str(error.value)
     assert not list(tmp_path.rglob("run.json"))
 
 
-def test_names_that_cannot_be_stored_are_refused():
+def test_folder_name_that_is_not_utf8_is_refused():
     check_paths(None)
     with pytest.raises(UserError, match="is not valid UTF-8"):
         check_paths("runs/\udce9")

@@ -1,4 +1,4 @@
-"""`cfeval atlas`: which runs it makes, what it tells of them, and what it makes of what is there."""
+"""`cfeval atlas`: the runs that it plans, their aggregation, and its actions."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def axes(words):
     return {key: value.split(",") for key, _, value in (word.partition("=") for word in words) if key in atlas._AXES}
 
 
-def test_all_judges_on_all_data_sets_of_their_kind_five_seeds_and_two_k(monkeypatch, runs, tmp_path, capsys):
+def test_full_atlas_runs_all_judges_on_all_datasets_they_support(monkeypatch, runs, tmp_path, capsys):
     with pytest.raises(Failure, match="of 430 runs are left out"):
         called(monkeypatch, "--into", tmp_path)
     tables, texts = sorted((axes(words) for words in runs), key=lambda one: -len(one["dataset"]))
@@ -57,7 +57,7 @@ def test_all_judges_on_all_data_sets_of_their_kind_five_seeds_and_two_k(monkeypa
     assert "430 runs, 0 of them done; all take about" in capsys.readouterr().err
 
 
-def test_a_small_one_and_the_users_own_settings(monkeypatch, runs, tmp_path):
+def test_small_atlas_with_settings_of_the_user(monkeypatch, runs, tmp_path):
     with pytest.raises(Failure, match="2 of 2 runs"):
         called(
             monkeypatch,
@@ -93,13 +93,13 @@ def test_a_small_one_and_the_users_own_settings(monkeypatch, runs, tmp_path):
         (["pima"], "is not a setting"),
     ],
 )
-def test_what_there_is_not_is_refused_before_anything_runs(monkeypatch, runs, tmp_path, words, reason):
+def test_invalid_arguments_are_refused_before_a_run_starts(monkeypatch, runs, tmp_path, words, reason):
     with pytest.raises(UserError, match=reason):
         called(monkeypatch, "--into", tmp_path, *words)
     assert not runs
 
 
-def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(monkeypatch, tmp_path, judged, capsys):
+def test_failed_run_is_reported_and_the_page_can_be_remade(monkeypatch, tmp_path, judged, capsys):
     def main(options):
         raise Failure("not all jobs of the sweep succeeded, see above")
 
@@ -118,7 +118,7 @@ def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(mo
     assert (tmp_path / "again" / "atlas.html").read_bytes() == (tmp_path / "atlas.html").read_bytes()
 
 
-def test_runs_are_added(monkeypatch, tmp_path, judged, capsys):
+def test_runs_are_added_to_an_atlas(monkeypatch, tmp_path, judged, capsys):
     # tables and page are written above
     monkeypatch.setattr(atlas, "_write", lambda made, into, _: store.write_atlas(made, into / store.ATLAS_FILE))
     store.write_atlas(store.collect_runs(judged[:1]), tmp_path / "atlas.parquet")
@@ -126,7 +126,7 @@ def test_runs_are_added(monkeypatch, tmp_path, judged, capsys):
     assert "Added" in capsys.readouterr().out and store.read_atlas(tmp_path / "atlas.parquet").n_runs == 2
 
 
-def test_the_rule_is_printed(monkeypatch, tmp_path, capsys):
+def test_metric_ranking_is_printed(monkeypatch, tmp_path, capsys):
     store.write_atlas(make_atlas(0.02), tmp_path / "known.parquet")
     called(monkeypatch, "rule", tmp_path / "known.parquet")
     assert json.loads(capsys.readouterr().out)["believed"]["change"][0] == "validity_soft"
@@ -135,7 +135,7 @@ def test_the_rule_is_printed(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize(
     "judge", ["additive", "boosted_blind", "logistic", "mlp", "mlp_blind", "tree", "logistic_text"]
 )
-def test_every_judge_is_a_run_that_can_be_made(judge):
+def test_config_of_every_judge_makes_a_plan(judge):
     made = planned(f"experiment=atlas_{judge}", f"dataset={'movie_reviews' if 'text' in judge else 'pima'}")
     assert (
         made.settings.resamples,

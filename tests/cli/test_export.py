@@ -1,4 +1,4 @@
-"""`cfeval data export`: the instances of a run, by the numbers that explanations come back with."""
+"""`cfeval data export`: the instances of a run with their numbers."""
 
 import sys
 from dataclasses import replace
@@ -29,9 +29,9 @@ def export(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
-def test_they_are_the_instances_of_the_run_as_the_model_is_given_them(export, toy, made, tmp_path, suffix):
-    told = export(toy, "n_explain=40", "--into", f"mine.{suffix}", "model=estimator", "k=2")
-    assert told.startswith(f"40 instances of toy (seed 0): mine.{suffix}\n")
+def test_exported_rows_are_the_instances_of_the_run(export, toy, made, tmp_path, suffix):
+    output = export(toy, "n_explain=40", "--into", f"mine.{suffix}", "model=estimator", "k=2")
+    assert output.startswith(f"40 instances of toy (seed 0): mine.{suffix}\n")
     path = tmp_path / f"mine.{suffix}"
     frame = pd.read_parquet(path) if suffix == "parquet" else pd.read_csv(path, sep="\t" if suffix == "tsv" else ",")
     assert list(frame.columns) == ["instance", "size", "shape", "colour", "weight"]
@@ -40,7 +40,7 @@ def test_they_are_the_instances_of_the_run_as_the_model_is_given_them(export, to
     assert frame.drop(columns="instance").to_numpy().tolist() == [list(values) for values in run["values"]]
 
 
-def test_the_seed_the_number_and_the_split_are_the_runs_own(export, toy, tmp_path):
+def test_seed_number_and_split_are_those_of_the_run(export, toy, tmp_path):
     ids = {}
     for name, words in {
         "all": [], "some": ["n_explain=10"], "other": ["n_explain=10", "seed=3"],
@@ -58,17 +58,17 @@ def test_the_seed_the_number_and_the_split_are_the_runs_own(export, toy, tmp_pat
     )
 
 
-def test_scores_by_these_numbers_fit(export, toy, tmp_path):
+def test_scores_with_exported_instance_numbers_are_read(export, toy, tmp_path):
     export(toy, "n_explain=25", "--into", "mine.csv")
     frame = pd.read_csv(tmp_path / "mine.csv")
     frame[["size", "shape", "colour", "weight"]] = np.arange(100.0).reshape(25, 4)
     frame.to_csv(tmp_path / "scores.csv", index=False)
     plan = planned(*toy.arguments[2:], folder=toy.folder / "conf")
-    told = read_scores(tmp_path / "scores.csv", plan.dataset.load(plan.settings.data_dir, 0))
-    assert told.problems == () and told.instances.tolist() == frame["instance"].tolist()
+    scores = read_scores(tmp_path / "scores.csv", plan.dataset.load(plan.settings.data_dir, 0))
+    assert scores.problems == () and scores.instances.tolist() == frame["instance"].tolist()
 
 
-def test_texts_are_texts_whose_words_are_the_features(export, toy_text, tmp_path):
+def test_exported_texts_have_one_word_for_each_feature(export, toy_text, tmp_path):
     export(toy_text, "n_explain=12", "--into", "mine.csv")
     frame = pd.read_csv(tmp_path / "mine.csv", keep_default_na=False)
     plan = planned(*toy_text.arguments[2:], folder=toy_text.folder / "conf")
@@ -93,7 +93,7 @@ def test_texts_are_texts_whose_words_are_the_features(export, toy_text, tmp_path
         (["--into", "mine.csv", "toy"], "export takes settings of a run, such as dataset=NAME, not toy"),
     ],
 )
-def test_mistakes_are_one_message(export, toy, tmp_path, words, message):
+def test_invalid_arguments_write_no_file(export, toy, tmp_path, words, message):
     (tmp_path / "there.csv").write_text("mine")
     with pytest.raises(UserError, match=message):
         export(toy, *words)
@@ -101,13 +101,13 @@ def test_mistakes_are_one_message(export, toy, tmp_path, words, message):
     assert (tmp_path / "there.csv").read_text() == "mine"
 
 
-def test_a_file_that_is_there_is_written_over_if_that_is_wanted(export, toy, tmp_path):
+def test_existing_file_is_replaced_with_force(export, toy, tmp_path):
     (tmp_path / "there.csv").write_text("mine")
     export(toy, "--into", "there.csv", "--force", "n_explain=3")
     assert len(pd.read_csv(tmp_path / "there.csv")) == 3
 
 
-def test_a_feature_called_as_the_number_of_the_instance_is():
+def test_feature_called_instance_is_refused():
     dataset = make_dataset([2, 3], n=10, seed=0)
     first, second = dataset.features
     renamed = replace(dataset, features=(replace(first, name="instance"), second))

@@ -1,4 +1,4 @@
-"""`cfeval data init` in an empty folder: the config that it writes is one that runs, and says what was seen."""
+"""`cfeval data init`: the config that it writes, and the problems of the data that it reports."""
 
 import sys
 
@@ -38,10 +38,10 @@ def loaded(path, folder="data"):
 
 
 @pytest.mark.parametrize("how", ["csv", "tsv", "semicolons", "parquet"])
-def test_the_config_reads_the_file_as_it_says(data, tmp_path, how, capsys):
+def test_config_loads_the_file_in_each_format(data, tmp_path, how, capsys):
     write_file(table(), tmp_path / "loans.csv", how)
     data("init", "loans.csv", "--label", "default")
-    told, file = capsys.readouterr().out, tmp_path / "conf" / "dataset" / "loans.yaml"
+    output, file = capsys.readouterr().out, tmp_path / "conf" / "dataset" / "loans.yaml"
     dataset, frame = loaded(file), table()
     assert dataset.classes == ("0", "1") and dataset.name == "loans"
     assert [f.name for f in dataset.features] == [
@@ -68,13 +68,13 @@ def test_the_config_reads_the_file_as_it_says(data, tmp_path, how, capsys):
         "has one value for each class",
         "60 different in 60 rows",
     ):
-        assert word in told and word in body
+        assert word in output and word in body
     for word in ("0: 40, 1: 20 of 60 rows", "? , NA".replace(" ,", ","), "children: -9; score: 999"):
-        assert word in told
-    assert "Written: conf/dataset/loans.yaml" in told and "cfeval run dataset=loans model=estimator" in told
+        assert word in output
+    assert "Written: conf/dataset/loans.yaml" in output and "cfeval run dataset=loans model=estimator" in output
 
 
-def test_the_comment_on_suspected_numbers_is_the_line_to_write(data, tmp_path):
+def test_comment_on_suspected_missing_values_is_a_valid_setting(data, tmp_path):
     write_file(table(), tmp_path / "loans.csv", "csv")
     data("init", "loans.csv", "--label", "default")
     file = tmp_path / "conf" / "dataset" / "loans.yaml"
@@ -88,7 +88,7 @@ def test_the_comment_on_suspected_numbers_is_the_line_to_write(data, tmp_path):
     assert -9 in features["temperature"].numbers  # where it is a number like others
 
 
-def test_a_file_without_a_header_is_described_by_places(data, tmp_path):
+def test_file_without_header_is_described_by_positions(data, tmp_path):
     rows = ["31,red,4.5,yes", "54,blue,2.5,no", "22,red,8.25,yes", "47,green,1.5,no"] * 25
     (tmp_path / "bare.csv").write_text("\n".join(rows) + "\n")
     data("init", "bare.csv", "--label", "4")
@@ -96,14 +96,14 @@ def test_a_file_without_a_header_is_described_by_places(data, tmp_path):
     assert yaml.safe_load(file.read_text())["header"] is False
     dataset = loaded(file)
     decoded = dataset.decode(dataset.test.codes)
-    told = [
+    decoded_rows = [
         ",".join([*(f"{one:g}" if isinstance(one, float) else str(one) for one in row), dataset.classes[label]])
         for row, label in zip(decoded.itertuples(index=False), dataset.test.labels, strict=True)
     ]
-    assert told == [rows[i] for i in dataset.test.ids]
+    assert decoded_rows == [rows[i] for i in dataset.test.ids]
 
 
-def test_of_columns_of_one_name_the_first_is_meant_by_its_place(data, tmp_path):
+def test_first_of_two_columns_with_the_same_name_is_used(data, tmp_path):
     rng = np.random.default_rng(0)
     rows = [",".join(map(str, [*rng.integers(0, 90, 3), rng.choice(["yes", "no"])])) for _ in range(100)]
     (tmp_path / "twice.csv").write_text("\n".join(["age,size,age,paid", *rows]) + "\n")
@@ -115,7 +115,7 @@ def test_of_columns_of_one_name_the_first_is_meant_by_its_place(data, tmp_path):
     assert ages == [int(rows[i].split(",")[0]) for i in dataset.test.ids]
 
 
-def test_nothing_is_written_over_and_no_name_of_the_package_is_taken(data, tmp_path, capsys):
+def test_existing_config_and_packaged_names_are_protected(data, tmp_path, capsys):
     write_file(table(), tmp_path / "loans.csv", "csv")
     write_file(table(), tmp_path / "german.csv", "csv")
     data("init", "loans.csv", "--label", "default")
@@ -135,7 +135,7 @@ def test_nothing_is_written_over_and_no_name_of_the_package_is_taken(data, tmp_p
     assert "cfeval run --config-dir other dataset=loans" in capsys.readouterr().out
 
 
-def test_the_file_may_lie_in_the_data_folder_below_or_elsewhere(data, tmp_path, tmp_path_factory):
+def test_file_may_be_in_the_data_folder_or_elsewhere(data, tmp_path, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for place in (tmp_path / "data", tmp_path / "below", elsewhere):
         place.mkdir(exist_ok=True)
@@ -155,7 +155,7 @@ def test_the_file_may_lie_in_the_data_folder_below_or_elsewhere(data, tmp_path, 
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_texts(data, tmp_path, header, capsys):
+def test_texts_are_described(data, tmp_path, header, capsys):
     moods = {1: "Très mauvais, dull!", 5: "Good. Don't miss it"}
     lines = [f"{moods[stars]} {i}\t{stars}" for i in range(20) for stars in moods]
     (tmp_path / "reviews.tsv").write_text("\n".join([*(["review\tstars"] * header), *lines]))
@@ -177,7 +177,7 @@ def test_texts(data, tmp_path, header, capsys):
 STRANGE = ["a b", "no", "1e5", "${k}", "x: y", "# z", "'q'", 'd"d', "é", "[1]", "=1+1", "{b}", "~", "null", "1"]
 
 
-def test_strange_names_and_classes_are_written_so_that_they_are_read(data, tmp_path):
+def test_unusual_names_and_classes_are_read_back(data, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({name: rng.choice(["u", "v"], 60) for name in STRANGE})
     frame["y y"] = np.resize(["{seed}", "yes: 1"], 60)
@@ -211,7 +211,7 @@ def test_strange_names_and_classes_are_written_so_that_they_are_read(data, tmp_p
         (["init", "few.csv", "--label", "default"], "too few for a split"),
     ],
 )
-def test_mistakes_are_one_message_and_nothing_is_written(data, tmp_path, words, message):
+def test_invalid_arguments_write_no_config(data, tmp_path, words, message):
     write_file(table(), tmp_path / "loans.csv", "csv")
     table()[["default", "branch", "note"]].assign(branch=1).to_csv(tmp_path / "only.csv", index=False)
     table()[["default", "age"]][:4].to_csv(tmp_path / "few.csv", index=False)
@@ -221,14 +221,14 @@ def test_mistakes_are_one_message_and_nothing_is_written(data, tmp_path, words, 
     assert not (tmp_path / "conf").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_named(data, tmp_path):
+def test_folder_that_cannot_be_written_is_named(data, tmp_path):
     write_file(table(), tmp_path / "loans.csv", "csv")
     (tmp_path / "conf").write_text("a file")
     with pytest.raises(UserError, match=r"conf/dataset/loans\.yaml cannot be written"):
         data("init", "loans.csv", "--label", "default")
 
 
-def test_a_run_reads_other_notations_as_init_did(data, tmp_path, capsys):
+def test_run_reads_amounts_dates_and_infinite_cells_as_init_does(data, tmp_path, capsys):
     rng = np.random.default_rng(0)
     n_rows = 80
     fees, shares, days = (

@@ -1,4 +1,4 @@
-"""`cfeval judge check`, as it is called."""
+"""The command `cfeval judge check`."""
 
 import sys
 

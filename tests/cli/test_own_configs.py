@@ -1,4 +1,4 @@
-"""The user's own folder of configs, and folders that two runs of one second would share."""
+"""The user's own folder of configs, and folders of runs that start in the same second."""
 
 import sys
 
@@ -18,13 +18,13 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.settings import compose
 
 
-def test_the_folder_that_the_command_line_names(monkeypatch):
+def test_config_dir_is_read_from_the_command_line(monkeypatch):
     for words, expected in ((["--config-dir", "a"], "a"), (["--config-dir=b"], "b"), (["-cd", "c"], "c"), ([], None)):
         monkeypatch.setattr(sys, "argv", ["cfeval", *words])
         assert get_config_dir() == expected
 
 
-def test_a_folder_by_the_time_is_claimed_once_and_a_users_own_never(tmp_path):
+def test_time_stamped_folder_is_made_new_and_a_chosen_folder_is_not(tmp_path):
     OmegaConf.register_new_resolver("now", lambda form: "then", replace=True)
     made = [callbacks.claim_folder(OmegaConf.create({"dir": f"{tmp_path}/${{now:%H}}"})) for _ in range(3)]
     assert [path.name for path in made] == ["then", "then-2", "then-3"] and all(path.is_dir() for path in made)
@@ -40,7 +40,7 @@ def own(folder, *files, body="_target_: x.Y\n"):
     return folder
 
 
-def test_the_folder_conf_is_found_where_one_is_and_in_a_clone_it_is_the_packages_own(tmp_path, monkeypatch):
+def test_conf_folder_of_the_user_is_found_but_not_that_of_a_clone(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["cfeval"])
     monkeypatch.chdir(tmp_path)
     assert find_conf_folder() is None
@@ -58,7 +58,7 @@ def test_the_folder_conf_is_found_where_one_is_and_in_a_clone_it_is_the_packages
     assert find_conf_folder() is None
 
 
-def test_a_users_config_adds_a_name_and_never_takes_the_place_of_another(tmp_path):
+def test_config_of_the_user_cannot_replace_a_packaged_one(tmp_path):
     folder = own(tmp_path, "dataset/mine.yaml", "explainer/lime.yaml", "dataset/wine.yaml", "search/near.yaml")
     ours = compose.get_package_folder() / "dataset" / "wine.yaml"
     (tmp_path / "dataset" / "wine.yaml").write_bytes(ours.read_bytes())  # as in a clone beside an installed package
@@ -71,7 +71,7 @@ def test_a_users_config_adds_a_name_and_never_takes_the_place_of_another(tmp_pat
         used = list_used_configs(["dataset=mine", "explainer=[random,many]"], str(folder))
         assert sorted(used) == ["dataset/mine", "explainer/few", "explainer/many"]  # what others name counts too
         assert list_used_configs(["dataset=wine", "explainer=[random]"], str(folder)) == []
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError) as error:
             list_used_configs([], str(folder))
-    assert str(tmp_path / "explainer" / "lime.yaml") in str(told.value)
-    assert str(compose.get_package_folder() / "explainer" / "lime.yaml") in str(told.value)
+    assert str(tmp_path / "explainer" / "lime.yaml") in str(error.value)
+    assert str(compose.get_package_folder() / "explainer" / "lime.yaml") in str(error.value)

@@ -1,4 +1,4 @@
-"""What is taken from a folder, and what is not."""
+"""Overrides that --resume accepts from a run folder."""
 
 import json
 import py_compile
@@ -32,7 +32,7 @@ REFUSAL = "not accepted from a folder, because they could load code or files"
         "explainer_stability=auto,0",
     ],
 )  # fmt: skip
-def test_settings_and_choices_of_the_package_are_accepted(override):
+def test_packaged_choices_and_plain_settings_are_accepted(override):
     assert list_overrides_to_repeat([override]) == []
 
 
@@ -58,7 +58,7 @@ def test_settings_and_choices_of_the_package_are_accepted(override):
         r"+z.c=\{$\{z.a\}$\{z.b\}: x\}", r"+explainer.e=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}", r"+z.a=a\{", "+z.a=$",
     ],
 )  # fmt: skip
-def test_anything_else_must_be_repeated_by_the_user(override):
+def test_other_overrides_must_be_repeated_by_the_user(override):
     assert list_overrides_to_repeat(["k=2", override]) == [override]
     assert list_overrides_to_repeat(["k=2", override], [override]) == [] or "=" not in override
 
@@ -89,7 +89,7 @@ def test_a_word_that_is_a_file_is_not_accepted(tmp_path, monkeypatch):
     assert list_overrides_to_repeat(["explainer.lime.title=notes"]) == ["explainer.lime.title=notes"]
 
 
-def test_the_refusal_gives_the_full_command(tmp_path):
+def test_refusal_shows_the_full_command(tmp_path):
     overrides = ["k=2", "model=function", "model.path=my model.py:predict", "dataset=loans"]
     seal(tmp_path, {"status": "running", "command": ["cfeval", "run", "--config-dir", "a b", *overrides]}, overrides)
     with pytest.raises(UserError, match=REFUSAL) as refusal:
@@ -103,7 +103,7 @@ def test_the_refusal_gives_the_full_command(tmp_path):
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\n\r"), min_size=1))
-def test_any_path_can_be_quote(name):
+def test_any_path_can_be_quoted(name):
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
@@ -116,7 +116,7 @@ def write(folder, **record):
     seal(folder, {"status": "running", **record}, ["k=2"])
 
 
-def test_a_folder_with_nothing_to_resume(tmp_path, monkeypatch):
+def test_folder_without_an_unfinished_run_is_refused(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="there is no such folder"):
         read_resume_arguments(tmp_path / "nowhere", [])
     with pytest.raises(UserError, match=r"no run\.json, so no run was started in it"):
@@ -137,15 +137,15 @@ def test_a_folder_with_nothing_to_resume(tmp_path, monkeypatch):
         main()
 
 
-def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path, monkeypatch):
+def test_config_folder_of_the_run_must_be_repeated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where there is no folder of one's own configs
     run = tmp_path / "a run"
     for command in (["--config-dir", "my conf"], ["--config-dir=my conf"], ["-cd", "my conf"]):
         write(run, command=["cfeval", "run", *command, "k=2"])
         match = f"was started with --config-dir 'my conf'. These words are {REFUSAL}"
-        with pytest.raises(UserError, match=match) as told:
+        with pytest.raises(UserError, match=match) as error:
             read_resume_arguments(run, [])
-        assert str(told.value).endswith(f"cfeval run --resume '{run}' --config-dir 'my conf'")
+        assert str(error.value).endswith(f"cfeval run --resume '{run}' --config-dir 'my conf'")
         for own in (["--config-dir", "x"], ["--config-dir=x"], ["-cd", "x"]):
             assert read_resume_arguments(run, own) == [*own, "k=2", f"hydra.run.dir='{run}'"]
     sweep = tmp_path / "sweep"
@@ -156,7 +156,7 @@ def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path, mo
     assert read_resume_arguments(sweep, ["--config-dir", "conf"])[:2] == ["--multirun", "--config-dir"]
 
 
-def test_the_folder_conf_of_where_one_is_need_not_be_said_again(tmp_path, monkeypatch):
+def test_conf_in_the_working_directory_need_not_be_repeated(tmp_path, monkeypatch):
     (tmp_path / "here" / "conf" / "dataset").mkdir(parents=True)
     (tmp_path / "here" / "conf" / "dataset" / "mine.yaml").write_text("_target_: x.Y\n")
     run, place = tmp_path / "run", tmp_path / "here" / "conf"
@@ -171,7 +171,7 @@ def test_the_folder_conf_of_where_one_is_need_not_be_said_again(tmp_path, monkey
         read_resume_arguments(run, [])
 
 
-def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path):
+def test_complete_run_with_changed_files_is_refused(tmp_path):
     (tmp_path / "metrics.csv").write_text("a")
     write(tmp_path, status="complete")
     (tmp_path / "metrics.csv").write_text("b")
@@ -196,7 +196,7 @@ def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path
         (["hydra.callbacks.x._target_=os.system"], False),
     ],
 )
-def test_a_sweep_is_resumed_by_what_it_was_started_with(tmp_path, hydra, good):
+def test_sweep_is_resumed_with_its_own_overrides(tmp_path, hydra, good):
     (tmp_path / "multirun.yaml").write_text(json.dumps({"hydra": {"overrides": {"task": ["k=1,2"], "hydra": hydra}}}))
     if not good:
         with pytest.raises(UserError, match=REFUSAL):
@@ -212,7 +212,7 @@ def test_a_sweep_is_resumed_by_what_it_was_started_with(tmp_path, hydra, good):
 @pytest.mark.parametrize(
     "text", ["", "[", "a: 1", "hydra: {overrides: {task: [1]}}", "!!python/object/apply:os.mkdir [made]", "{" * 1000]
 )
-def test_a_sweep_that_does_not_tell_how_it_was_started(tmp_path, text, monkeypatch):
+def test_sweep_with_damaged_overrides_is_refused(tmp_path, text, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "multirun.yaml").write_text(text)
     with pytest.raises(UserError, match="has no valid list of"):
@@ -220,7 +220,7 @@ def test_a_sweep_that_does_not_tell_how_it_was_started(tmp_path, text, monkeypat
     assert not (tmp_path / "made").exists()
 
 
-def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
+def test_target_in_a_run_folder_is_never_instantiated(toy, tmp_path):
     """Neither from .hydra/config.yaml, nor from the overrides, nor from a config that they lead to."""
     evil = "_target_: os.mkdir\npath: made\n"
     run = tmp_path / "run"
@@ -254,7 +254,7 @@ def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
     assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
 
 
-def test_a_target_that_is_put_together_from_pieces_is_never_made(tmp_path, monkeypatch):
+def test_target_built_by_interpolation_is_never_instantiated(tmp_path, monkeypatch):
     """An interpolation in hiding, which builds `_target_` from two halves and names code in the folder."""
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -266,8 +266,8 @@ def test_a_target_that_is_put_together_from_pieces_is_never_made(tmp_path, monke
     ]  # fmt: skip
     seal(tmp_path / "run", {"status": "running"}, overrides)
     (tmp_path / "sweep").mkdir()
-    told = {"hydra": {"overrides": {"task": overrides, "hydra": []}}}
-    (tmp_path / "sweep" / "multirun.yaml").write_text(json.dumps(told))
+    content = {"hydra": {"overrides": {"task": overrides, "hydra": []}}}
+    (tmp_path / "sweep" / "multirun.yaml").write_text(json.dumps(content))
     for name in ("run", "sweep"):
         monkeypatch.setattr("sys.argv", ["cfeval", "--resume", name])
         with pytest.raises(UserError, match=REFUSAL):
@@ -276,7 +276,7 @@ def test_a_target_that_is_put_together_from_pieces_is_never_made(tmp_path, monke
 
 
 @pytest.mark.parametrize("name", ["figures", ".hydra", "run.log", "unfinished.sqlite", "deep/link"])
-def test_a_folder_with_links_is_refused_before_anything_is_written(tmp_path, name):
+def test_folder_with_links_is_refused_before_writing(tmp_path, name):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "precious.txt").write_text("mine")
     (tmp_path / "run" / "deep").mkdir(parents=True)
@@ -287,13 +287,13 @@ def test_a_folder_with_links_is_refused_before_anything_is_written(tmp_path, nam
     assert (tmp_path / "outside" / "precious.txt").read_text() == "mine"
 
 
-def test_the_users_value_replaces_that_of_the_folder(tmp_path):
+def test_value_of_the_user_replaces_that_of_the_folder(tmp_path):
     seal(tmp_path, {"status": "running"}, ["k=2", "seed=1", "data_dir=/a"])
     assert read_resume_arguments(tmp_path, ["k=3", "data_dir=/b"])[:3] == ["k=3", "seed=1", "data_dir=/b"]
 
 
 @pytest.mark.parametrize("suffix", [".pyc", ".so"])
-def test_a_compiled_model_named_by_a_folder_is_not_loaded(tmp_path, monkeypatch, suffix):
+def test_compiled_model_named_by_a_folder_is_not_loaded(tmp_path, monkeypatch, suffix):
     """The file is refused by --resume, and by model=function itself when the user repeats its name."""
     monkeypatch.chdir(tmp_path)
     source = tmp_path / "m.py"
@@ -309,7 +309,7 @@ def test_a_compiled_model_named_by_a_folder_is_not_loaded(tmp_path, monkeypatch,
     assert not (tmp_path / "loaded").exists()
 
 
-def test_a_folder_does_not_choose_a_config_of_the_user(tmp_path, monkeypatch):
+def test_folder_cannot_choose_a_config_of_the_user(tmp_path, monkeypatch):
     """./conf is found without being named, so that a folder could have a class made that lies on the path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,18 +1,17 @@
-"""What a terminal is shown, and how much of it."""
+"""What commands print on the terminal, with --quiet and --full."""
 
 import re
 import sys
 from dataclasses import replace
 
-from cfeval_cli.cli import screen
+from cfeval_cli.cli import gather, report, screen
 from cfeval_cli.report.table import Cell, Row, Table, Title
-from tests.conftest import cfeval
 
 HEADER = [Title("a" * 20), *(Title(f"column {i}") for i in range(30))]
 TABLE = Table("A title", HEADER, [[Row(Title("x"), [Cell("x")] * 30)]], ["a note"])
 
 
-def test_tables_fit_the_width_that_is_told(monkeypatch, capsys):
+def test_tables_fit_the_width_of_the_screen(monkeypatch, capsys):
     for columns, widest in (("60", 60), ("100", 100), ("0", 160), ("wide", 160)):
         monkeypatch.setenv("COLUMNS", columns)
         screen.print_tables([TABLE], "Results: here")
@@ -20,7 +19,7 @@ def test_tables_fit_the_width_that_is_told(monkeypatch, capsys):
         assert widest - 20 < max(map(len, lines)) <= widest and lines[-1] == "Results: here"
 
 
-def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted(monkeypatch, capsys):
+def test_answer_is_followed_by_one_table_or_with_full_by_all_tables(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     header = [Title("Metric"), Title("Random", is_explainer=True)]
     rows = Table("A brief title", header, [[Row(Title("C", ["disc."], "higher"), [Cell(0.123, rank=1)])]])
@@ -42,7 +41,7 @@ def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted
     assert capsys.readouterr().out.splitlines()[0].endswith("end.")
 
 
-def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path):
+def test_quiet_prints_results_and_errors_only(monkeypatch, capsys, toy, tmp_path):
     screen.print_tables([TABLE], "Results: here", screen.Options(quiet=True))
     assert capsys.readouterr().out == "Results: here\n"
     few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]"]  # fmt: skip
@@ -51,16 +50,20 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
     assert training == "Contains training data (training.parquet). training=0 leaves it out."
     assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
-    assert "there is no folder" in cfeval("gather", "nowhere", "--quiet", cwd=tmp_path, code=2).stderr
-    done = cfeval("gather", "run", "--into", "g", "--quiet", cwd=tmp_path)
-    verdict, *rest = done.stdout.splitlines()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(sys, "argv", ["cfeval", "run", "--into", "g"])
+    gather.main(screen.Options(quiet=True))
+    verdict, *rest = capsys.readouterr().out.splitlines()
     assert verdict.startswith("Verdict: ")
     assert rest == [f"Gathered 1 run: {tmp_path / 'g'}", f"Report: {tmp_path / 'g' / 'report.html'}"]
-    done = cfeval("report", "run", "--full", cwd=tmp_path)
-    assert done.stdout.startswith(f"{result}\n") and "Scores and ranks of the explainers" in done.stdout
+    monkeypatch.setattr(sys, "argv", ["cfeval", "run"])
+    report.main(screen.Options(full=True))
+    output = capsys.readouterr().out
+    assert output.startswith(f"{result}\n") and "Scores and ranks of the explainers" in output
 
 
-def test_no_color_means_none(monkeypatch):
+def test_no_color_removes_colours(monkeypatch):
     class Terminal:
         encoding = "utf-8"
 

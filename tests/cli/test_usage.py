@@ -1,4 +1,4 @@
-"""What `cfeval run --help` tells, page by page."""
+"""The help pages of `cfeval run`."""
 
 import pytest
 import yaml
@@ -11,14 +11,14 @@ CONF = compose.get_package_folder()
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and any(path.glob("*.yaml")))
 
 
-def test_the_first_page_fits_a_screen_and_names_every_group():
+def test_overview_fits_a_screen_and_names_every_group():
     lines = build_help_page("", 80, None)
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert set(GROUPS) <= set(" ".join(lines).split()) and "cfeval run --help settings" in "\n".join(lines)
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_the_page_of_a_group_has_every_option_with_its_comment_and_settings(group):
+def test_page_of_a_group_lists_each_option_with_description_and_settings(group):
     text = build_help_page(group, 80, None)
     words = " ".join(" ".join(text).split())
     assert max(map(len, text)) <= 80
@@ -26,20 +26,20 @@ def test_the_page_of_a_group_has_every_option_with_its_comment_and_settings(grou
         comments = [line[2:] for line in file.read_text().splitlines() if line.startswith("# ")]
         comment = next(line for line in comments if not line.startswith("@package"))
         assert f"{file.stem}: {' '.join(comment.split())}" in words
-        told = yaml.safe_load(file.read_text())
-        inner = told.get(file.stem)
+        content = yaml.safe_load(file.read_text())
+        inner = content.get(file.stem)
         alone = isinstance(inner, dict) and "_target_" in inner
-        for key, value in (inner if alone else told).items():
+        for key, value in (inner if alone else content).items():
             if group != "experiment" and key not in ("_target_", "defaults") and isinstance(value, int | float):
                 shown = str(value).lower() if isinstance(value, bool) else value
                 assert f"{group}.{f'{file.stem}.' * alone}{key}={shown}" in words
 
 
-def test_the_page_of_settings_has_every_key_of_run_yaml():
+def test_page_of_settings_lists_every_key_of_run_yaml():
     text = build_help_page(SETTINGS, 80, None)
     assert max(map(len, text)) <= 80
-    told = yaml.safe_load((CONF / "run.yaml").read_text())
-    for key, value in told.items():
+    content = yaml.safe_load((CONF / "run.yaml").read_text())
+    for key, value in content.items():
         if key not in ("defaults", "hydra"):
             names = [f"{key}.{one}=" for one in value] if isinstance(value, dict) else [f"{key}="]
             assert all(any(line.startswith(name) for line in text) for name in names), key
@@ -47,19 +47,19 @@ def test_the_page_of_settings_has_every_key_of_run_yaml():
     assert "k=1 number of features that each explanation selects" in words
 
 
-def test_options_of_a_users_own_are_listed_too(tmp_path):
+def test_metrics_of_the_user_are_listed(tmp_path):
     (tmp_path / "metric").mkdir()
     (tmp_path / "metric" / "mine.yaml").write_text("# What I want.\nmine:\n  _target_: mine.Mine\n  depth: 3\n")
     text = "\n".join(build_help_page("metric", 80, str(tmp_path)))
     assert "\nmine: What I want.\n    metric.mine.depth=3" in text
 
 
-def test_an_unknown_topic_names_those_there_are():
+def test_unknown_topic_is_refused_with_the_valid_ones():
     with pytest.raises(UserError, match=r"no help on 'datset'. Did you mean dataset\? There is: dataset, model"):
         build_help_page("datset", 80, None)
 
 
-def test_what_is_asked():
+def test_help_topic_is_read_from_the_command_line():
     assert (
         find_help_topic(["k=2"]) is None
         and find_help_topic(["k=2", "--help"]) == ""
@@ -67,7 +67,7 @@ def test_what_is_asked():
     )
 
 
-def test_a_users_own_datasets_are_among_the_options(tmp_path):
+def test_datasets_of_the_user_are_listed(tmp_path):
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "loans.yaml").write_text("# Loans.\n_target_: x.Y\nlabel: default\n")
     text = "\n".join(build_help_page("dataset", 80, str(tmp_path)))
