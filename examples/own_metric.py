@@ -22,7 +22,7 @@ class ProbabilityAfterEdit(Metric):
     better = "lower"
     range = (0.0, 1.0)
     access = Access.PROBABILITY
-    place = 45  # its order in the tables
+    display_order = 45  # in the tables
 
     def score(self, inputs):
         """Yield one Score for each access level; its value is Σ numerator / Σ denominator."""

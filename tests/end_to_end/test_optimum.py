@@ -23,8 +23,8 @@ QUICK = ("model.max_epochs=3", "model.batch_size.text=256", "model.learning_rate
 def study(request, adults):
     """A sample of instances and the trained white box."""
     many = 60 if request.param == "adults" else 12  # among so many words every search takes its time
-    overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", f"n_explain={many}", *QUICK]
-    made = planned(*overrides, f"data_dir={adults}")
+    overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", "truth=[signed]"]
+    made = planned(*overrides, f"n_explain={many}", *QUICK, f"data_dir={adults}")
     try:
         made.dataset.fetch(adults)
     except UserError as error:
@@ -38,8 +38,8 @@ def study(request, adults):
 
 def found_by(study, search, features, level):
     other = replace(study, plan=replace(study.plan, search=search, levels=(level,)))
-    measures = {level: study.plan.distance.fit(study.dataset, study.model, level)}
-    made = replace(other, measures=measures)
+    distances = {level: study.plan.distance.fit(study.dataset, study.model, level)}
+    made = replace(other, distances=distances)
     return search_counterfactuals(made, study.rows, features, "test", lambda _: None, use_cache=False)[level]
 
 

@@ -46,7 +46,7 @@ def test_the_reference_has_every_component_with_its_settings(reference):
 def test_what_python_users_call_is_told(reference):
     text = reference.api()
     assert "label: str," in text and "name: str = 'data'," in text and "| `counterfactuals` | A row for" in text
-    assert "### Metric" in text and "| `score` | One score for each variant" in text
+    assert "### Metric" in text and "| `score` | Yield a score for each variant" in text
 
 
 def test_the_site_is_built_and_loads_nothing_from_elsewhere(reference, tmp_path, monkeypatch):

@@ -74,7 +74,8 @@ def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, t
 
 
 def test_help_completion_and_data_commands_work(installed, tmp_path):
-    assert "\nagainst: The white" in cfeval("run", "--help", "explainer", cwd=tmp_path, executable=installed).stdout
+    explainers = cfeval("run", "--help", "explainer", cwd=tmp_path, executable=installed).stdout
+    assert "\nagainst: Ground truth reversed" in explainers
     assert "adult.data" in cfeval("data", "list", "adults", cwd=tmp_path, executable=installed).stdout
     assert "findings" in cfeval("paper", "audit", cwd=tmp_path, executable=installed).stdout  # the figures are with it
     line = {"COMP_LINE": "cfeval run search=", "COMP_POINT": "18"}

@@ -101,7 +101,7 @@ def test_file_with_the_name_of_another_explainer_is_refused(tmp_path):
     from tests.settings.test_build import plan
 
     path = kept(tmp_path, wide(), "random.csv")
-    with pytest.raises(UserError, match=r"random is the name of another explainer too. Rename one"):
+    with pytest.raises(UserError, match=r"random is also the name of another explainer. Rename one"):
         plan("explainer=[random,file]", f"explainer.file.path={path}")
     made = plan(
         "explainer=[random,file]",

@@ -80,7 +80,7 @@ def test_names_and_shares():
 def test_the_data_that_are_left():
     dataset = make_mixed(2, n=10)
     narrow = keep_features(dataset, np.array([0, 2]))
-    assert narrow.features == (dataset.features[0], dataset.features[2]) and narrow.width == 2
+    assert narrow.features == (dataset.features[0], dataset.features[2]) and narrow.n_features == 2
     assert np.array_equal(narrow.test.codes, dataset.test.codes[:, [0, 2]])
     assert narrow.candidates[1] is dataset.candidates[2] and narrow.frequencies[1] is dataset.frequencies[2]
     assert keep_features(dataset, np.arange(4)) is dataset

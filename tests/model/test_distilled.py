@@ -83,4 +83,4 @@ def test_a_run_tells_the_fidelity(toy, made):
     record = json.loads((folder / "run.json").read_text())
     told = record["fidelity"]
     assert 0 < told["low"] < told["test"] <= told["high"] <= 1 and told["rows"] == record["splits"]["test"]
-    assert f"says the same for {told['test']:.1%}" in (folder / "tables.md").read_text()
+    assert f"agrees with it on {told['test']:.1%}" in (folder / "tables.md").read_text()

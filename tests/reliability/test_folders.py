@@ -48,7 +48,7 @@ def everything(folder):
 
 def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
     before, another = everything(run), RunFolder(run, [])
-    with pytest.raises(UserError, match="k=99 is more than"):
+    with pytest.raises(UserError, match="k=99 exceeds the 4 features"):
         toy.compute(run, *SMALL, "k=99", "redo=true")
     with locked(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.open():
         raise AssertionError

@@ -266,13 +266,13 @@ SWEEP = ("explainer=[random,lr]", "metric=[c,recall]", "truth=[signed]", "n_expl
 def test_a_sweep_goes_on(toy, tmp_path, twice):
     """Finished jobs are skipped, a failed one is named and tried again, perhaps twice, the exit code tells."""
     done = toy.run(*SWEEP, "hydra.sweep.dir=sweep", cwd=tmp_path, code=2)
-    assert "job 1: k=9 is more than the 4 features" in done.stderr and "Not gathered: 1 (failed)" in done.stdout
+    assert "job 1: k=9 exceeds the 4 features" in done.stderr and "Not gathered: 1 (failed)" in done.stdout
     first = (tmp_path / "sweep" / "0" / "run.json").stat().st_mtime_ns
     config = toy.arguments
     if twice:
         done = cfeval("run", "--resume", "sweep", *config, cwd=tmp_path, code=2)
         assert done.stdout.count("computed before, with the same inputs") == 1
-        assert "Not gathered: 1 (failed)" in done.stdout and "job 1: k=9 is more" in done.stderr
+        assert "Not gathered: 1 (failed)" in done.stdout and "job 1: k=9 exceeds" in done.stderr
     done = cfeval("run", "--resume=sweep", *config, "k=1,2", cwd=tmp_path)
     assert done.stdout.count("computed before, with the same inputs") == 1 and "Gathered 2 runs" in done.stdout
     assert (tmp_path / "sweep" / "0" / "run.json").stat().st_mtime_ns == first

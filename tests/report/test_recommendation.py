@@ -40,7 +40,7 @@ def said(**changes):
     folder = SimpleNamespace(
         recommendation_record=parse_recommendation(told),
         record=RECORD,
-        data=SimpleNamespace(features=["age", "sex"]),
+        data=SimpleNamespace(feature_names=["age", "sex"]),
     )
     return write_recommendation(folder)
 
@@ -100,7 +100,7 @@ def test_damaged_file_is_named_and_missing_file_gives_none():
     folder = SimpleNamespace(
         recommendation_record=parse_recommendation(TOLD),
         record=RECORD,
-        data=SimpleNamespace(features=[]),
+        data=SimpleNamespace(feature_names=[]),
         folder=Path("x"),
     )
     with pytest.raises(UserError, match=r"recommendation\.json is damaged"):

@@ -59,7 +59,7 @@ def test_responsibility_equals_the_search_over_all_sets(seed):
     assert pairs.method == ("searched up to sets of two" if enough > 2 else "exact")
     assert (pairs.error is None) == (enough <= 2) and (pairs.error is None or np.isnan(pairs.error).all())
     # Where nothing may change there is nothing to try.
-    single = Responsibility(budget=max(1, count_alternatives(dataset))).found(
+    single = Responsibility(budget=max(1, count_alternatives(dataset))).estimate(
         dataset, open_client(Twisted.of(model)), rows
     )
     assert single.method == "searched single features only" or enough < 2

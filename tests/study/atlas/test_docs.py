@@ -108,7 +108,7 @@ def test_readme_states_best_metrics_with_their_evidence(summary):
         f"`{first.pair[0]}` has the highest mean τ for contribution {write_evidence(first, ', 95 % CI')} and "
         f"`{second.pair[0]}` for change {write_evidence(second)}. In {second.n_circular} of its {second.n_rows} rows "
         f"`{second.pair[0]}` is optimal by construction; without these rows its mean τ is "
-        f"{format_number(second.tau_without_circular.mean)}, from {second.tau_without_circular.judges} judges. "
+        f"{format_number(second.tau_without_circular.mean)}, from {second.tau_without_circular.n_judges} judges. "
         "Neither metric is significantly better than the next ones"
     )
     assert statement in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
