@@ -47,7 +47,8 @@ def evaluate(
     P(1) or labels. `explainers` are names or objects of your own classes. `attributions` are explanations that were
     made elsewhere: for each method a DataFrame with a column for each feature and the index of `test`. An argument that
     is None has the default of `cfeval run`. `settings` sets any other setting of `cfeval run` by its key. Results are
-    written `into` a folder, by default outputs/<date>/<time>.
+    written `into` a folder, by default outputs/<date>/<time>. The folder contains the training rows, in
+    training.parquet, unless `settings` has {"training": 0}.
 
     UserError is raised for a mistake in the arguments, and Failure if the run fails. A warning of the command is a
     UserWarning; with `progress`, progress and warnings go to standard error.

@@ -93,7 +93,7 @@ class Results(StoredRun):
     def __repr__(self) -> str:
         record = self.record
         summary = f"{record.data.name}, {len(record.explainers)} explainers, {record.instances:,} instances"
-        return f"<Results {summary}: {self.folder}>"
+        return f"<Results {summary}: {self._describe_folder()}>"
 
     def _repr_html_(self) -> str:
         """Return advice, verdict and first table for a notebook; text from the data is escaped."""
@@ -102,7 +102,13 @@ class Results(StoredRun):
         first = self._report.tables[0]
         table = render_html(first, caption=True) + render_notes(first)
         advice = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in self.advice)
-        return f"{advice}<p>{escape(self.verdict)}.</p>{table}<p>{escape(str(self.folder))}</p>"
+        return f"{advice}<p>{escape(self.verdict)}.</p>{table}<p>{escape(self._describe_folder())}</p>"
+
+    def _describe_folder(self) -> str:
+        """Return the path of the folder, and whether others would see the training rows in it."""
+        if "training.parquet" not in self.record.files:
+            return str(self.folder)
+        return f"{self.folder}, contains training data (training.parquet); training=0 leaves it out"
 
 
 def load(folder: str | Path) -> Results:

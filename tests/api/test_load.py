@@ -27,6 +27,16 @@ def test_tables_equal_the_files(folder):
     assert run.report is None and run.verdict and f"40 instances: {folder}" in repr(run)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_training_data_in_the_folder_is_mentioned(toy, made, training):
+    folder = made(toy, FOUR, *FEWER, copy=True)
+    if not training:
+        (folder / "training.parquet").unlink()
+        reseal(folder)
+    results, note = load(folder), "contains training data (training.parquet); training=0 leaves it out"
+    assert (note in repr(results), note in results._repr_html_()) == (training, training)
+
+
 def test_features_and_values_have_names(folder):
     run, data = load(folder), json.loads((folder / "dataset.json").read_text())
     names = [feature["name"] for feature in data["features"]]
