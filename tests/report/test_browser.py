@@ -47,13 +47,16 @@ def reports(toy, toy_text, made):
     for folder in (table, text):
         reseal(folder)
         replace_files(folder, read_results(folder).record, build.Report(read_results(folder)).make_files([]))
+    uncomputed = table / "uncomputed.html"
+    uncomputed.write_text(re.sub(r'(?<="reference":)\{[^}]*\}', "{}", (table / "report.html").read_text()))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
         shutil.copytree(made(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "save_figures", lambda *_: None)  # figures are in the page, too
         gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
-    return {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}
+    pages = {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}
+    return pages | {"uncomputed": uncomputed}
 
 
 @pytest.fixture
@@ -190,6 +193,12 @@ def test_instance_browser_works_by_mouse_and_by_keyboard(opened):
     page.locator("#access-level").select_option("0")
     assert "P(" not in case.locator(".edits").text_content()  # with labels alone no probability is seen
     assert case.locator("td.top-k").count() == 3  # each explainer selects k = 1
+
+
+def test_instance_browser_states_that_a_ground_truth_was_not_computed(opened):
+    case = opened("uncomputed").locator("#instance-details")
+    assert re.search(r"ground truth \(\w+\) not computed", case.text_content())
+    assert case.locator(".reference").count() == 0
 
 
 def luminance(colour):

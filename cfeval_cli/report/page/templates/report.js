@@ -299,7 +299,7 @@ function startBrowser(data) {
     const features = getFeatures(instance);
     const reference = getReference(instance).map((feature) =>
       (data.kind === "text" ? getValueName(instance, features.indexOf(feature)) : data.features[feature]));
-    if (reference.length) addFact(`ground truth (${state.truth})`, reference.join(", "));
+    if (data.truths.length) addFact(`ground truth (${state.truth})`, reference.join(", ") || "not computed");
     byId("instance-details").replaceChildren(line, ...(data.kind === "text" ? makeTexts(instance) : makeTable(instance)));
   }
   applyFilter();
