@@ -7,14 +7,15 @@
 Rows are joined on their keys. Two numbers are equal if they differ by at most 1e-9 * max(1, |a|), and NaN equals NaN.
 The exit code is 1 if a value differs.
 
-benchmarks/reference/mapping.json maps the names of the reference to today's; a new reference needs none:
+benchmarks/reference/mapping.json maps the names of the reference to today's; a new reference needs none. A file or a
+column of the reference that has no counterpart today is an error, unless the mapping says that it was removed:
 
-    folders, tables    {old: new}
-    keys               {table: {key: value}}: a key that the reference lacks, and its value in the rows of the reference
-    columns            {table: {old: new}}, null for a column that was removed, or
-                       {table: {old: {"column": new, "where": {key: value}}}}: the old column is the new one in the rows
-                       with these keys; a row may be absent where the old value is missing
-    values             {key: {old: new}}, or {key: {old: {key: value}}} where one old value is several keys today
+    tables     {old: new}
+    keys       {old table: {key: value}}: a key that the reference lacks, and its value in the rows of the reference
+    columns    {old table, or "*" for all: {old: new}}, null for a column that was removed, or
+               {"column": new, "where": {key: value}, "table": new}: the old column is the new one in the rows with
+               these keys, of another table if there is one; a row may be absent where the old value is missing
+    values     {new column: {old: new}}, or {new column: {old: {key: value}}} where one old value is several keys today
 
 Large tables are committed as digests: for each group of rows and each column the number of values, their sum, and a sum
 in which each value has a weight of its own, so that values that change places are noticed.
@@ -28,7 +29,7 @@ import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -73,6 +74,7 @@ KEYS = {
     "seeds_correlations.csv": ["metric", "variant", "family", "truth", "agreement", "subset", "coefficient"],
     "stability.csv": ["metric", "variant", "subset", "key"],
 }
+NOT_COMPARED = {"costs.csv", "digests.csv", "sweep.csv", "training.parquet"}  # times, digests, folders and the data
 NUMBERED = ("instance", "draw")  # keys that do not make groups of their own in digests
 TEXT = {"values", "text", "words", "vectors"}  # columns that repeat others, or are compared through them
 
@@ -138,15 +140,15 @@ def read_table(path: Path) -> pd.DataFrame:
     return table.drop(columns=[name for name in table if name in TEXT])
 
 
-def make_set_keys(name: str, table: pd.DataFrame) -> list[str]:
-    """Return the key columns of a table."""
-    settings = [column for column in table if column.startswith("setting.")]
-    return [*settings, *(key for key in [*KEYS[name], "instance"] if key in table)]
+def list_keys(name: str, columns: Collection[str]) -> list[str]:
+    """Return the key columns of a table among some columns."""
+    settings = [column for column in columns if column.startswith("setting.")]
+    return [*settings, *(key for key in [*KEYS[name], "instance"] if key in columns)]
 
 
 def digest(name: str, table: pd.DataFrame) -> pd.DataFrame:
     """Return the number, the sum and the weighted sum of each column in each group of rows."""
-    keys = make_set_keys(name, table)
+    keys = list_keys(name, list(table))
     groups = [key for key in keys if key not in NUMBERED]
     values = [column for column in table if column not in keys]
     number = next(key for key in NUMBERED if key in table)
@@ -180,101 +182,120 @@ def write_digests(runs: Path, into: Path) -> None:
             pd.concat(parts).to_csv(target / "digests.csv", index=False)
 
 
+class Target(NamedTuple):
+    """The column of today that has the values of a column of the reference."""
+
+    table: str
+    column: str
+    where: dict[str, Any]  # the keys of its rows
+
+
 class Mapping:
-    """How the names of the reference are written today."""
+    """The names of today for the names of the reference."""
 
     def __init__(self, rules: dict[str, Any]) -> None:
         self._rules = rules
 
-    def place(self, place: str) -> str:
-        """Return the folder of a run."""
-        return str(self._rules.get("folders", {}).get(place, place))
+    @staticmethod
+    def load(file: Path = HERE / "mapping.json") -> Mapping:
+        """Read a mapping; without a file all names are those of today."""
+        return Mapping(json.loads(file.read_text()) if file.exists() else {})
 
-    def table(self, name: str) -> str:
+    def get_table(self, name: str) -> str:
         """Return the file of a table."""
         return str(self._rules.get("tables", {}).get(name, name))
 
-    def column(self, name: str, column: str) -> tuple[str | None, dict[str, Any]]:
-        """Return the column, and the keys of the rows of the new table that have it; None for a removed column."""
-        rules = self._rules.get("columns", {}).get(name, {}) | {}
-        rule = rules.get(column, self._rules.get("columns", {}).get("*", {}).get(column, column))
-        return (rule, {}) if rule is None or isinstance(rule, str) else (rule["column"], dict(rule["where"]))
+    def get_target(self, name: str, column: str) -> Target | None:
+        """Return the counterpart of a column; None if it was removed."""
+        columns = self._rules.get("columns", {})
+        rule = (columns.get("*", {}) | columns.get(name, {})).get(column, column)
+        if rule is None or isinstance(rule, str):
+            return None if rule is None else Target(self.get_table(name), rule, {})
+        return Target(rule.get("table", self.get_table(name)), rule["column"], dict(rule["where"]))
 
-    def new_keys(self, name: str, columns: Collection[str]) -> dict[str, Any]:
+    def get_new_keys(self, name: str, columns: Collection[str] = ()) -> dict[str, Any]:
         """Return the keys that a table of the reference lacks, with their value in its rows."""
         keys = self._rules.get("keys", {}).get(name, {})
         return {key: value for key, value in keys.items() if key not in columns}
 
-    def value(self, column: str, value: Any) -> Any:
-        """Return a cell of a key column; a dictionary if it is several keys now."""
+    def translate(self, column: str, value: Any) -> Any:
+        """Return the value of today; a dictionary if it is several keys now."""
         return self._rules.get("values", {}).get(column, {}).get(str(value), value)
 
-    def keys(self, name: str, old: pd.DataFrame) -> pd.DataFrame:
+    def translate_keys(self, name: str, old: pd.DataFrame) -> pd.DataFrame:
         """Return the keys of the rows of a table as the new table has them."""
-        new_keys, rows = self.new_keys(name, old.columns), []
-        columns = {key: self.column(name, key)[0] for key in make_set_keys(name, old)}
-        columns = {key: target for key, target in columns.items() if target is not None}
-        for cells in old[list(columns)].itertuples(index=False, name=None):
+        new_keys, rows = self.get_new_keys(name, old.columns), []
+        targets = {column: self.get_target(name, column) for column in old}
+        names = {column: target.column for column, target in targets.items() if target and not target.where}
+        keys = list_keys(self.get_table(name), names.values())
+        columns = {key: column for column, key in names.items() if key in keys}
+        for cells in old[[columns[key] for key in keys]].itertuples(index=False, name=None):
             row = dict(new_keys)
-            for (key, target), cell in zip(columns.items(), cells, strict=True):
-                today = self.value(key, cell)
-                row |= today if isinstance(today, dict) else {target: today}
+            for key, cell in zip(keys, cells, strict=True):
+                value = self.translate(key, cell)
+                row |= value if isinstance(value, dict) else {key: value}
             rows.append(row)
-        return pd.DataFrame(rows, index=old.index, columns=[*new_keys, *columns.values()])
+        return pd.DataFrame(rows, index=old.index, columns=[*new_keys, *keys])
 
 
 def report(old: Path, new: Path) -> int:
     """Print what differs between two sets of runs; return the number of differing or missing values."""
-    mapping = Mapping(json.loads((HERE / "mapping.json").read_text()) if (HERE / "mapping.json").exists() else {})
-    there, compared, wrong = folders(new), 0, 0
-    before = folders(old)
-    if not before:
+    mapping = Mapping.load()
+    new_folders, compared, wrong = folders(new), 0, 0
+    old_folders = folders(old)
+    if not old_folders:
         raise SystemExit(f"{old} has no runs.")
-    for place, folder in before.items():
-        other = there.get(mapping.place(place))
-        if other is None:
-            print(f"{place}: no such run")
+    for run, folder in old_folders.items():
+        if run not in new_folders:
+            print(f"{run}: no such run")
             wrong += 1
             continue
-        for name in [one for one in KEYS if (folder / one).exists()]:
-            n, lines = compare_tables(name, read_table(folder / name), other / mapping.table(name), mapping)
-            compared, wrong = compared + n, wrong + len(lines)
-            for line in lines[:20]:
-                print(f"{place}/{name}: {line}")
-            if len(lines) > 20:
-                print(f"{place}/{name}: and {len(lines) - 20:,} more")
+        results = {}
+        for file in sorted(folder.iterdir()):
+            if file.suffix in (".csv", ".parquet") and file.name not in NOT_COMPARED:
+                results[file.name] = compare_tables(file.name, read_table(file), new_folders[run], mapping)
         if (folder / "digests.csv").exists():
-            n, lines = compare_digests(pd.read_csv(folder / "digests.csv"), other, mapping)
+            digests = pd.read_csv(folder / "digests.csv")
+            results["digests.csv"] = compare_digests(digests, new_folders[run], mapping)
+        for name, (n, lines) in results.items():
             compared, wrong = compared + n, wrong + len(lines)
             for line in lines[:20]:
-                print(f"{place}: {line}")
+                print(f"{run}/{name}: {line}")
+            if len(lines) > 20:
+                print(f"{run}/{name}: and {len(lines) - 20:,} more")
     print(f"{compared:,} values compared, {wrong:,} differ or are missing")
     return wrong
 
 
-def compare_tables(name: str, old: pd.DataFrame, path: Path, mapping: Mapping) -> tuple[int, list[str]]:
-    """Compare each column of a table with its column of today; return the number of values and the differences."""
-    if not path.exists():
-        return 0, [f"{path.name} is missing"]
-    new = read_table(path)
-    keys, keyed = make_set_keys(name, old), mapping.keys(name, old)
-    compared, lines = 0, []
-    for column in [column for column in old if column not in keys]:
-        target, where = mapping.column(name, column)
-        if target is None:
+def compare_tables(name: str, old: pd.DataFrame, folder: Path, mapping: Mapping) -> tuple[int, list[str]]:
+    """Compare each column of a table with its counterpart; return the number of values and the differences."""
+    if mapping.get_table(name) not in KEYS:
+        return 0, ["is neither in KEYS nor in mapping.json"]
+    keyed, tables, compared, lines = mapping.translate_keys(name, old), {}, 0, []
+    for column in old:
+        target = mapping.get_target(name, column)
+        if target is None or target.column in keyed:
             continue
-        if target not in new:
-            lines.append(f"{column}: there is no column {target}")
+        if target.table not in tables:
+            path = folder / target.table
+            tables[target.table] = read_table(path) if path.exists() else pd.DataFrame()
+        new = tables[target.table]
+        if target.column not in new:
+            lines.append(f"{column}: there is no column {target.column} in {target.table}")
             continue
-        left = keyed.assign(**where, **{"value": old[column]})
-        joined = left.merge(new[[*keyed.columns, target]].rename(columns={target: "new"}), how="left",
-                            on=list(keyed.columns), indicator=True, validate="one_to_one")  # fmt: skip
+        values = [mapping.translate(target.column, value) for value in old[column]]
+        left = keyed.assign(**target.where, value=values)
+        keys = list_keys(target.table, left.columns)
+        # columns of another table can have been repeated in several rows
+        relation = "one_to_one" if target.table == mapping.get_table(name) else "many_to_one"
+        joined = left.merge(new[[*keys, target.column]].rename(columns={target.column: "new"}), how="left", on=keys,
+                            indicator=True, validate=relation)  # fmt: skip
         compared += len(joined)
-        lost = joined["_merge"] != "both"
-        if where:
-            lost &= joined["value"].notna()
-        same = equal(joined["value"], joined["new"])
-        for row in joined[lost | ~same].to_dict("records"):
+        is_lost = joined["_merge"] != "both"
+        if target.where:
+            is_lost &= joined["value"].notna()
+        is_same = equal(joined["value"], joined["new"])
+        for row in joined[is_lost | ~is_same].to_dict("records"):
             label = "/".join(str(row[key]) for key in keyed.columns)
             became = "no row" if row["_merge"] != "both" else row["new"]
             lines.append(f"{label} {column}: {row['value']} became {became}")
@@ -282,45 +303,41 @@ def compare_tables(name: str, old: pd.DataFrame, path: Path, mapping: Mapping) -
 
 
 def compare_digests(old: pd.DataFrame, folder: Path, mapping: Mapping) -> tuple[int, list[str]]:
-    """Compare the digests of large tables with those of tables of today."""
+    """Compare the digests of large tables with those of today's tables."""
     compared, lines = 0, []
     for name, rows in old.groupby("table"):
-        path = folder / mapping.table(str(name))
-        if not path.exists():
-            lines.append(f"{path.name} is missing")
+        file = mapping.get_table(str(name))
+        if not (folder / file).exists():
+            lines.append(f"{file} is missing")
             continue
-        table = read_table(path)
-        back = {mapping.column(str(name), key)[0]: key for key in [*KEYS[str(name)], "instance"]}
-        table = table.rename(columns={new: key for new, key in back.items() if new is not None})
-        new_keys = mapping.new_keys(str(name), ())
-        groups = [key for key in KEYS[str(name)] if key not in {*NUMBERED, *new_keys}] or [""]
+        table = read_table(folder / file)
+        new_keys = mapping.get_new_keys(str(name))
+        groups = [key for key in KEYS[file] if key not in {*NUMBERED, *new_keys}] or [""]
         digests: dict[str, pd.DataFrame] = {}  # of the rows that an old column stands for
         for row in rows.itertuples():
-            column, where = mapping.column(str(name), str(row.column))
-            if column is None:
+            target = mapping.get_target(str(name), str(row.column))
+            if target is None:
                 continue
-            where = new_keys | where
+            where = new_keys | target.where
             if str(where) not in digests:
                 part = table
                 for key, value in where.items():
                     part = part[part[key] == value].drop(columns=key)
-                digests[str(where)] = digest(str(name), part).set_index(["group", "column"])
-            today = digests[str(where)]
-            parts = ["" if pd.isna(row.group) else str(row.group)]
-            group = "/".join(
-                str(mapping.value(key, part)) for key, part in zip(groups, parts[0].split("/"), strict=True)
-            )
+                digests[str(where)] = digest(file, part).set_index(["group", "column"])
+            label = "" if pd.isna(row.group) else str(row.group)
+            cells = zip(groups, label.split("/"), strict=True)
+            group = "/".join(str(mapping.translate(key, cell)) for key, cell in cells)
             compared += 1
-            if (group, column) not in today.index:
+            if (group, target.column) not in digests[str(where)].index:
                 lines.append(f"{name} {group} {row.column} is missing")
                 continue
-            found = today.loc[(group, column)]
-            same = row.n == found["n"] and all(
+            sums = digests[str(where)].loc[(group, target.column)]
+            is_same = row.n == sums["n"] and all(
                 abs(before - now) <= TOLERANCE * max(1.0, abs(before), row.n)
-                for before, now in ((row.total, found["total"]), (row.weighted, found["weighted"]))
+                for before, now in ((row.total, sums["total"]), (row.weighted, sums["weighted"]))
             )
-            if not same:
-                lines.append(f"{name} {group} {column}: sum {row.total!r} became {found['total']!r}")
+            if not is_same:
+                lines.append(f"{name} {group} {row.column}: sum {row.total!r} became {sums['total']!r}")
     return compared, lines
 
 

@@ -2,10 +2,13 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from cfeval_cli.results.schema import TABLES
 
 ROOT = Path(__file__).parents[1]
 RULES = {
@@ -39,7 +42,7 @@ NEW = pd.DataFrame(
 def count_differences(compare_runs, folder, new):
     new.to_csv(folder / "correlations.csv", index=False)
     mapping = compare_runs.Mapping(RULES)
-    compared, lines = compare_runs.compare_tables("correlations.csv", OLD, folder / "correlations.csv", mapping)
+    compared, lines = compare_runs.compare_tables("correlations.csv", OLD, folder, mapping)
     assert compared == 4
     return len(lines)
 
@@ -59,14 +62,14 @@ def test_a_reference_that_has_the_key_is_compared_as_it_is(compare_runs, tmp_pat
     NEW.to_csv(tmp_path / "correlations.csv", index=False)
     changed = NEW.assign(tau=[0.5, 0.25, 1.0])
     mapping = compare_runs.Mapping(RULES)
-    compared, lines = compare_runs.compare_tables("correlations.csv", changed, tmp_path / "correlations.csv", mapping)
+    compared, lines = compare_runs.compare_tables("correlations.csv", changed, tmp_path, mapping)
     assert compared == 3 and lines == ["c/without_controls tau: 1.0 became -1.0"]
 
 
 def test_a_value_of_a_key_can_be_several_keys_today(compare_runs):
     old = pd.DataFrame({"metric": "c", "coefficient": ["tau", "tau_without_controls", "rho"]})
     rules = RULES | {"keys": {"seeds_correlations.csv": {"subset": "all"}}}
-    keys = compare_runs.Mapping(rules).keys("seeds_correlations.csv", old)
+    keys = compare_runs.Mapping(rules).translate_keys("seeds_correlations.csv", old)
     assert keys["coefficient"].tolist() == ["tau", "tau", "rho"]
     assert keys["subset"].tolist() == ["all", "without_controls", "all"]
 
@@ -82,8 +85,52 @@ def test_digests_of_old_columns_are_those_of_rows_of_their_subset(compare_runs, 
         assert len(lines) == differences
 
 
-def test_the_mapping_names_keys_and_columns_of_todays_tables(compare_runs):
+def test_an_unmapped_file_or_column_of_the_reference_is_an_error(compare_runs, tmp_path):
+    NEW.to_csv(tmp_path / "correlations.csv", index=False)
+    mapping = compare_runs.Mapping(RULES)
+    _, lines = compare_runs.compare_tables("correlations.csv", OLD.assign(place=0.5), tmp_path, mapping)
+    assert lines == ["place: there is no column place in correlations.csv"]
+    _, lines = compare_runs.compare_tables("noise.csv", OLD, tmp_path, mapping)
+    assert lines == ["is neither in KEYS nor in mapping.json"]
+
+
+def list_reference_columns():
+    """Return each table of the reference with its columns, those of digests without the positions in lists."""
+    outputs = ROOT / "benchmarks" / "reference" / "outputs"
+    for path in sorted(outputs.rglob("*.csv")):
+        if path.name != "digests.csv":
+            yield path.name, list(pd.read_csv(path, nrows=0))
+        else:
+            for name, rows in pd.read_csv(path).groupby("table"):
+                yield str(name), sorted({column.partition(".")[0] for column in rows["column"]})
+
+
+def test_each_column_of_the_reference_is_a_column_of_todays_tables(compare_runs):
+    mapping = compare_runs.Mapping.load()
+    sweep_tables = (ROOT / "docs" / "run-folder.md").read_text().partition("\n## The sweep folder\n")[2]
+    n_columns = 0
+    for name, columns in list_reference_columns():
+        assert mapping.get_table(name) in compare_runs.KEYS, name
+        targets = filter(None, (mapping.get_target(name, column) for column in columns))
+        for target in targets:
+            n_columns += 1
+            assert target.table in compare_runs.KEYS
+            if target.table in TABLES:
+                TABLES[target.table].check_columns([*TABLES[target.table].keys, target.column])
+            else:
+                section = sweep_tables.partition(f"### {target.table}")[2].partition("\n#")[0]
+                column = re.sub(r"^(truth_tau_.*st_).*", r"\1<truth>", target.column)
+                assert f"`{column}`" in section, (target.table, target.column)
+    assert n_columns > 1000
+
+
+def test_each_rule_of_the_mapping_is_used(compare_runs):
     rules = json.loads((ROOT / "benchmarks" / "reference" / "mapping.json").read_text())
-    assert set(rules["keys"]) | set(rules["columns"]) <= set(compare_runs.KEYS)
+    columns = {}
+    for name, header in list_reference_columns():
+        columns.setdefault(name, set()).update(header)
+    assert set(rules["tables"]) | set(rules["keys"]) | set(rules["columns"]) - {"*"} <= set(columns)
+    for name, targets in rules["columns"].items():
+        assert set(targets) <= (set().union(*columns.values()) if name == "*" else columns[name])
     for name, keys in rules["keys"].items():
-        assert set(keys) <= set(compare_runs.KEYS[name])
+        assert set(keys) <= set(compare_runs.KEYS[rules["tables"].get(name, name)])
