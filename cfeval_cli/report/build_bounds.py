@@ -21,7 +21,7 @@ from cfeval_cli.report.titles import (
 from cfeval_cli.results.record import RunRecord
 
 _MAX_SHOWN_EXPLAINERS = 11
-_HOW = {
+_METHOD_TEXTS = {
     "enumerated": "every set of {k} of its features is tried",
     "greedy": "sets are grown greedily by one feature at a time, so that better and worse ones may exist",
 }
@@ -50,7 +50,7 @@ def build_bounds(
     shown = bounds[~bounds["metric"].isin(list_truth_metrics(record))]
     counts = count_by_row(shown, [""] * len(shown), shown["instances"])
     usual = find_usual_counts(counts, [""])
-    how = _HOW[bounds["method"].iloc[0]].format(k=settings.k)
+    how = _METHOD_TEXTS[bounds["method"].iloc[0]].format(k=settings.k)
     note = (
         f"{record.data.name}: the worst and the best score of any explanation of size k = {settings.k}; for each of "
         f"{max(usual.values()):,} instances {how}."

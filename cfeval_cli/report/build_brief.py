@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.instance_counts import support_notes
-from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE, absent_notes, coverage_notes, fault_notes
-from cfeval_cli.report.numbers import SHORT, SIGNIFICANT, write_three_digits
+from cfeval_cli.report.instance_counts import write_support_notes
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE, write_absent_notes, write_coverage_notes, write_fault_notes
+from cfeval_cli.report.numbers import SHORT_DECIMAL, THREE_DIGITS, write_three_digits
 from cfeval_cli.report.table import BLANK, CIRCULAR_MARK, NOT_IDENTIFIABLE_MARK, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import (
     Pair,
@@ -38,19 +38,19 @@ def build_brief(findings: Findings, record: RunRecord) -> Table:
     if metrics.empty:
         metrics = findings.metrics
     lines = metrics.rename(columns={"value_low": "low_end", "value_high": "high_end"})
-    hidden, low = find_arbitrary(lines, record), find_low_coverage(findings.metrics, record)
+    hidden, low = find_arbitrary_metrics(lines, record), find_low_coverage(findings.metrics, record)
     taus = _make_taus(findings.correlations, record)
     table = build_brief_scores(_describe(record), lines, record, low, taus, hidden)
     level = f"{100 * record.settings.confidence:.4g} %"
-    notes = [marks_note(table, f"{level} CI overlaps that of the next better explainer")]
+    notes = [write_marks_note(table, f"{level} CI overlaps that of the next better explainer")]
     if taus:
         controls = list_contenders(findings.metrics, record, controls=True)
         subset = f", without the controls ({', '.join(controls)})" if controls else ""
         notes.append(f"τ: Kendall's τ of a metric's ranking with the ground truth{subset}, with its {level} CI.")
-    notes += [*table.notes, *hidden_notes(hidden, record)]
-    notes += coverage_notes(find_low_coverage(lines, record), record)
-    notes += support_notes(findings.metrics, record, hidden)
-    notes += [*absent_notes(record), *fault_notes(record.explainers, record)]
+    notes += [*table.notes, *write_hidden_notes(hidden, record)]
+    notes += write_coverage_notes(find_low_coverage(lines, record), record)
+    notes += write_support_notes(findings.metrics, record, hidden)
+    notes += [*write_absent_notes(record), *write_fault_notes(record.explainers, record)]
     return replace(table, notes=[note for note in notes if note])
 
 
@@ -123,28 +123,30 @@ def make_rank_cells(lines: Mapping[str, _Line]) -> dict[str, Cell]:
     for name in order:
         line = with_value[name]
         if len(with_value) == 1:
-            return {name: Cell(line["value"], form=SIGNIFICANT)}
+            return {name: Cell(line["value"], form=THREE_DIGITS)}
         rank = line["rank"]
         better = [other for other in order if with_value[other]["rank"] < rank]
-        is_close = bool(better) and _overlap(with_value[better[-1]], line)
+        is_close = bool(better) and _has_overlap(with_value[better[-1]], line)
         marks = CIRCULAR_MARK * (line.get("circular") is True) + OVERLAP_MARK * is_close
         is_tied, is_first = ranks.count(rank) > 1, rank == min(ranks)
-        cells[name] = Cell(line["value"], rank=rank, is_tied=is_tied, rank_marks=marks, bold=is_first, form=SIGNIFICANT)
+        cells[name] = Cell(
+            line["value"], rank=rank, is_tied=is_tied, rank_marks=marks, bold=is_first, form=THREE_DIGITS
+        )
     return cells
 
 
-def _overlap(line: _Line, other: _Line) -> bool:
+def _has_overlap(line: _Line, other: _Line) -> bool:
     ends = [line["low_end"], line["high_end"], other["low_end"], other["high_end"]]
     return not any(pd.isna(end) for end in ends) and ends[0] <= ends[3] and ends[2] <= ends[1]
 
 
-def hidden_notes(pairs: Sequence[Pair], record: RunRecord) -> list[str]:
+def write_hidden_notes(pairs: Sequence[Pair], record: RunRecord) -> list[str]:
     """Write which metrics are not shown, and how to see them."""
     names = ", ".join(make_metric_title(*pair, record).plain for pair in pairs)
     return [f"Shown by --full: {names}."] if pairs else []
 
 
-def marks_note(table: Table, overlap: str) -> str:
+def write_marks_note(table: Table, overlap: str) -> str:
     """Write what the marks of a table mean."""
     cells = [cell for row in table.rows for cell in row.cells]
     cell_marks = "".join(cell.marks + cell.rank_marks for cell in cells)
@@ -157,7 +159,7 @@ def marks_note(table: Table, overlap: str) -> str:
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def find_arbitrary(lines: pd.DataFrame, record: RunRecord) -> list[Pair]:
+def find_arbitrary_metrics(lines: pd.DataFrame, record: RunRecord) -> list[Pair]:
     """Return metrics whose removal depends on an arbitrary constant, if they have another one and no truth does."""
     constants = record.arbitrary_removals
     if any(truth in record.truths and record.truths[truth].arbitrary for truth in record.settings.truth):
@@ -182,7 +184,7 @@ def _make_taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[
         lines = select_subset(with_value) if rest.empty else rest
         taus[name] = {
             (line["metric"], line["variant"]): Cell(
-                line["tau"], line["tau_low"], line["tau_high"], form=SHORT,
+                line["tau"], line["tau_low"], line["tau_high"], form=SHORT_DECIMAL,
                 marks=NOT_IDENTIFIABLE_MARK * (line["moves"] is True) + CIRCULAR_MARK * (line["circular"] is True),
             )
             for line in lines.to_dict("records")

@@ -13,12 +13,12 @@ from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, w
 from cfeval_cli.report.notes import (
     NOT_IDENTIFIABLE_NOTE,
     describe_run,
-    interval_note,
-    not_identifiable_note,
     select_circular,
     select_not_identifiable,
+    write_interval_note,
+    write_not_identifiable_note,
 )
-from cfeval_cli.report.numbers import P_VALUE, fixed
+from cfeval_cli.report.numbers import P_VALUE, NumberFormat
 from cfeval_cli.report.table import (
     CIRCULAR_MARK,
     NOT_IDENTIFIABLE_MARK,
@@ -59,38 +59,40 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class _Column:
+class _CoefficientColumn:
     """A coefficient, or its p-value, with one definition of the ground truth."""
 
     title: Title
-    name: str  # of the column in correlations.csv
+    coefficient: str  # tau or rho
     subset: str  # of the explainers
     lines: pd.DataFrame  # of all subsets
     truths: Sequence[str]  # metrics that are the ground truth
+    has_p_values: bool = False  # instead of the coefficient
 
     @cached_property
     def by_pair(self) -> Mapping[Pair, _Line]:
         """The lines of the subset by metric and variant."""
-        return _by_pair(select_subset(self.lines, self.subset).set_index(["metric", "variant"]))
+        return _index_by_pair(select_subset(self.lines, self.subset).set_index(["metric", "variant"]))
 
     @cached_property
     def best(self) -> float:
         """The largest value of a metric that is not the ground truth."""
         lines = select_subset(self.lines, self.subset)
-        return float(lines.loc[~lines["metric"].isin(self.truths), self.name].max())
+        return float(lines.loc[~lines["metric"].isin(self.truths), self.coefficient].max())
 
     def make_cell(self, pair: Pair) -> Cell:
         """Return the value of a metric, with its interval and its marks."""
         line = self.by_pair.get(pair)
-        if line is None or pd.isna(line[self.name]):
+        name = self.coefficient
+        value = None if line is None else line[f"p_{name}" if self.has_p_values else name]
+        if line is None or pd.isna(value):
             return Cell(reason=str(line.get("note") or "") if line else "")
-        value = line[self.name]
-        if self.name.startswith("p_"):
+        if self.has_p_values:
             return Cell(value, form=P_VALUE)
-        low, high = line[f"{self.name}_low"], line[f"{self.name}_high"]
+        low, high = line[f"{name}_low"], line[f"{name}_high"]
         is_outside = bool(value < low - _ROUNDING or value > high + _ROUNDING)
         marks = OUTSIDE_INTERVAL_MARK * is_outside + NOT_IDENTIFIABLE_MARK * (
-            self.name == "tau" and line.get("moves") is True
+            name == "tau" and line.get("moves") is True
         )
         marks += CIRCULAR_MARK * (line.get("circular") is True)
         return Cell(value, low, high, marks=marks, bold=bool(value == self.best))
@@ -100,8 +102,8 @@ def build_correlations(correlations: pd.DataFrame, record: RunRecord) -> Table:
     """Build τ and ρ of each metric with each definition of the ground truth."""
     title = "Agreement of each metric's ranking with the ground truth"
     if correlations.empty or correlations["tau"].isna().all():
-        notes = "; ".join(sorted({note for note in correlations["note"] if note}))
-        reason = record.correlations_absent or notes or "no metric has values for two explainers"
+        reasons = "; ".join(sorted({note for note in correlations["note"] if note}))
+        reason = record.correlations_absent or reasons or "no metric has values for two explainers"
         header = [Title(name) for name in ("Metric", "τ", "ρ")]
         return Table(title, header, [], [f"No correlations: {reason}.", describe_run(record)])
     columns = _make_columns(correlations, record)
@@ -117,11 +119,11 @@ def build_correlations(correlations: pd.DataFrame, record: RunRecord) -> Table:
         OUTSIDE_INTERVAL_MARK in cell.marks for rows in blocks.values() for row in rows for cell in row.cells
     )
     rows, left_out = merge_rows(blocks)
-    notes_ = _correlation_notes(correlations, columns, record, tied, has_outside=has_outside)
-    return Table(title, [Title("Metric"), *(column.title for column in columns)], rows, [*notes_, *left_out])
+    notes = _write_correlation_notes(correlations, columns, record, tied, has_outside=has_outside)
+    return Table(title, [Title("Metric"), *(column.title for column in columns)], rows, [*notes, *left_out])
 
 
-def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_Column]:
+def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_CoefficientColumn]:
     """Return the leading truths with their p, the graded controls, and the other definitions of the ground truth."""
     settings, truths = record.settings, list_truth_metrics(record)
     judged = correlations[correlations["agreement"] == settings.agreement]
@@ -138,16 +140,16 @@ def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_Column
             if is_absent or (subset == WITHOUT_CONTROLS and not has_controls(lines)):
                 continue
             title = Title(f"{sign} {name}{star}{suffix}", term=sign)
-            columns.append(_Column(title, coefficient, subset, lines, truths))
+            columns.append(_CoefficientColumn(title, coefficient, subset, lines, truths))
             if star or name == GRADED:
                 # it names its coefficient, from which a narrow screen can separate it
                 of_what = f"{sign} {GRADED}" if name == GRADED else f"{sign}{suffix}"
                 p_title = Title(f"p({of_what})", term="p")
-                columns.append(_Column(p_title, f"p_{coefficient}", subset, lines, truths))
+                columns.append(_CoefficientColumn(p_title, coefficient, subset, lines, truths, has_p_values=True))
     return columns
 
 
-def _find_tied(columns: Sequence[_Column], pairs: Sequence[Pair]) -> list[Pair]:
+def _find_tied(columns: Sequence[_CoefficientColumn], pairs: Sequence[Pair]) -> list[Pair]:
     """Return the metrics that tie all explainers, so that their τ has no information; none if all do."""
     with_tau = {}
     for pair in pairs:
@@ -157,9 +159,9 @@ def _find_tied(columns: Sequence[_Column], pairs: Sequence[Pair]) -> list[Pair]:
     return tied if len(tied) < sum(map(bool, with_tau.values())) else []
 
 
-def _correlation_notes(
+def _write_correlation_notes(
     correlations: pd.DataFrame,
-    columns: Sequence[_Column],
+    columns: Sequence[_CoefficientColumn],
     record: RunRecord,
     tied: Sequence[Pair],
     *,
@@ -170,7 +172,7 @@ def _correlation_notes(
         describe_run(record),
         f"Kendall's τ and Spearman's ρ with the ground truth ({record.settings.agreement}) under each of "
         f"its definitions; * marks those that this run leads with ({describe_truths(record)}). The largest value of a "
-        f"column is bold.{interval_note(record)} "
+        f"column is bold.{write_interval_note(record)} "
         "p: probability that a random ordering of the explainers agrees with the ground truth as well (one-sided).",
     ]
     if has_outside:
@@ -179,7 +181,7 @@ def _correlation_notes(
             "similar explainers their τ and ρ are smaller."
         )
     if select_not_identifiable(shown).any():
-        notes.append(f"{not_identifiable_note('τ')} The table of ranges shows how far.")
+        notes.append(f"{write_not_identifiable_note('τ')} The table of ranges shows how far.")
     if (select_circular(shown) & shown["tau"].notna()).any():
         notes.append(f"{CIRCULAR_MARK} circular: the metric is optimal for this ground truth by construction.")
     graded = correlations[correlations["family"] == GRADED]
@@ -198,7 +200,7 @@ def _correlation_notes(
     return notes
 
 
-def _by_pair(lines: pd.DataFrame) -> dict[Pair, dict[Any, Any]]:
+def _index_by_pair(lines: pd.DataFrame) -> dict[Pair, dict[Any, Any]]:
     """Return lines that are indexed by metric and variant as records."""
     return dict(zip(lines.index.tolist(), lines.to_dict("records"), strict=True))
 
@@ -210,10 +212,10 @@ def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
     truths = name_truths(judged["truth"], record)
     lines = {(line["metric"], line["variant"], line["truth"]): line for line in judged.to_dict("records")}
     rows = [
-        Row(make_metric_title(*pair, record), [_range_cell(lines.get((*pair, truth))) for truth in truths])
+        Row(make_metric_title(*pair, record), [_make_range_cell(lines.get((*pair, truth))) for truth in truths])
         for pair in dict.fromkeys(zip(judged["metric"], judged["variant"], strict=True))
     ]
-    header = [Title("Metric"), *(_truth_title("τ", truth, name, record) for truth, name in truths.items())]
+    header = [Title("Metric"), *(_make_truth_title("τ", truth, name, record) for truth, name in truths.items())]
     note = (
         f"τ of each metric with the ground truth on {judged['instances'].max():,} instances. "
         f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}: the lowest and the highest τ over "
@@ -225,14 +227,21 @@ def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
     return Table("Range of τ over parametrisations of the model", header, merged, [note, *left_out], detail=True)
 
 
-def _range_cell(line: _Line | None) -> Cell:
+def _make_range_cell(line: _Line | None) -> Cell:
     if line is None or line["moves"] is not True:
-        return Cell(None if line is None else line["tau"], form=fixed(3))
+        return Cell(None if line is None else line["tau"], form=NumberFormat(decimals=3))
     ends = line["tau_lowest"], line["tau_highest"]
-    return Cell(line["tau"], *ends, marks=NOT_IDENTIFIABLE_MARK, is_range=True, detail=line["moved_by"], form=fixed(3))
+    return Cell(
+        line["tau"],
+        *ends,
+        marks=NOT_IDENTIFIABLE_MARK,
+        is_range=True,
+        detail=line["moved_by"],
+        form=NumberFormat(decimals=3),
+    )
 
 
-def _truth_title(sign: str, truth: str, name: str, record: RunRecord) -> Title:
+def _make_truth_title(sign: str, truth: str, name: str, record: RunRecord) -> Title:
     return Title(f"{sign} {name}", marks=STAR * (truth in record.settings.truth), term=sign)
 
 
@@ -252,9 +261,9 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
     header, columns = [Title("Metric")], []
     for truth, name in truths.items():
         lines = judged[judged["truth"] == truth].set_index(["metric", "variant"])
-        by_pair = _by_pair(lines)
+        by_pair = _index_by_pair(lines)
         for statistic, sign in (("tau", "τ"), ("d", "d")):
-            header.append(_truth_title(sign, truth, name, record))
+            header.append(_make_truth_title(sign, truth, name, record))
             columns.append((statistic, by_pair, lines[statistic].max()))
     rows = []
     for pair in dict.fromkeys(zip(judged["metric"], judged["variant"], strict=True)):
@@ -278,7 +287,7 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
         f"For each of {number}: the ordering of the explainers by a metric against their agreement with the ground "
         f"truth ({agreement}). τ: mean over instances; a tied pair counts as neither right nor wrong. d: (right - "
         "wrong) / all pairs that the ground truth does not tie; 1 if the metric always prefers the explainer with the "
-        f"higher agreement.{interval_note(record, without_differences=True)}"
+        f"higher agreement.{write_interval_note(record, without_differences=True)}"
         f"{write_exceptions(counts, usual, record, truths)}"
     )
     merged, left_out = merge_rows({"": rows})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.numbers import fixed
+from cfeval_cli.report.numbers import NumberFormat
 from cfeval_cli.report.table import BLANK, DASH, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, list_contenders, make_metric_title, name_truths
 from cfeval_cli.results.record import RunRecord
@@ -69,11 +69,11 @@ def _build_triangle(differences: pd.DataFrame, record: RunRecord, about: str) ->
     rows = []
     for i, pair in enumerate(order, 1):
         cells = [
-            Cell() if (pair, other) in incomparable else _difference_cell(lines.get((pair, other)))
+            Cell() if (pair, other) in incomparable else _make_difference_cell(lines.get((pair, other)))
             for other in order[1:]
         ]
         rows.append(Row(replace(make_metric_title(*pair, record), number=i), cells))
-    notes = _triangle_notes(differences, record, {p: s for p, s in equal.items() if p not in hidden})
+    notes = _write_triangle_notes(differences, record, {p: s for p, s in equal.items() if p not in hidden})
     if incomparable:
         notes.append(f"{DASH}: the two metrics rank different explainers, so their τ are not comparable.")
     hypotheses = len(order) * (len(order) - 1) // 2 - len(incomparable)
@@ -86,18 +86,20 @@ def _build_triangle(differences: pd.DataFrame, record: RunRecord, about: str) ->
     return Table(f"Differences between the τ of metrics{about}", header, [rows], notes, detail=True)
 
 
-def _difference_cell(line: Mapping[Any, Any] | None) -> Cell:
+def _make_difference_cell(line: Mapping[Any, Any] | None) -> Cell:
     if line is None:
         return BLANK
     is_significant = bool(line["p_holm"] < SIGNIFICANCE_LEVEL)
-    return Cell(line["difference"], marks=STAR * is_significant, bold=is_significant, form=fixed(3))
+    return Cell(line["difference"], marks=STAR * is_significant, bold=is_significant, form=NumberFormat(decimals=3))
 
 
 def _number_columns(count: int) -> list[Title]:
     return [Title("Metric"), *(Title(str(i)) for i in range(2, count + 1))]
 
 
-def _triangle_notes(differences: pd.DataFrame, record: RunRecord, equal: Mapping[Pair, Sequence[Pair]]) -> list[str]:
+def _write_triangle_notes(
+    differences: pd.DataFrame, record: RunRecord, equal: Mapping[Pair, Sequence[Pair]]
+) -> list[str]:
     notes = [
         "τ of the row's metric minus τ of the column's, with the ground truth "
         f"({differences['agreement'].iloc[0]}, {differences['truth'].iloc[0]}); * p < {SIGNIFICANCE_LEVEL}, "
@@ -123,7 +125,10 @@ def build_metric_agreement(pairs: pd.DataFrame, record: RunRecord, *, detail: bo
     order = list(dict.fromkeys(pair for both in taus for pair in both))
     rows = []
     for i, pair in enumerate(order, 1):
-        cells = [Cell(taus[pair, other], form=fixed(2)) if (pair, other) in taus else BLANK for other in order[1:]]
+        cells = [
+            Cell(taus[pair, other], form=NumberFormat(decimals=2)) if (pair, other) in taus else BLANK
+            for other in order[1:]
+        ]
         rows.append(Row(replace(make_metric_title(*pair, record), number=i), cells))
     note = (
         "Kendall's τ between the rankings of the explainers by the row's metric and by the column's: 1 the same order, "

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.report.instance_counts import support_notes
+from cfeval_cli.report.instance_counts import write_support_notes
 from cfeval_cli.report.notes import (
-    absent_notes,
-    circular_notes,
     describe_run,
-    fault_notes,
     find_not_identifiable,
     group_by_reason,
-    interval_note,
     make_marked_title,
-    not_identifiable_note,
-    reference_notes,
-    remark_notes,
+    write_absent_notes,
+    write_circular_notes,
+    write_fault_notes,
+    write_interval_note,
+    write_not_identifiable_note,
+    write_reference_notes,
+    write_remark_notes,
 )
-from cfeval_cli.report.numbers import TENTH_PERCENT, fixed
+from cfeval_cli.report.numbers import TENTH_PERCENT, NumberFormat
 from cfeval_cli.report.table import CIRCULAR_MARK, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import (
     Pair,
@@ -63,14 +63,14 @@ def build_scores(
         if is_truth(pair[0], record) and pair[0] != record.settings.agreement:
             continue
         row_title = make_marked_title(pair, record, moving, star=pair in truths)
-        row = Row(row_title, _score_cells(pair, lines, list(titles), record))
+        row = Row(row_title, _make_score_cells(pair, lines, list(titles), record))
         blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     rows, left_out = merge_rows(blocks, ranked=True)
-    notes = [*_score_notes(metrics, titles, record), *left_out]
+    notes = [*_write_score_notes(metrics, titles, record), *left_out]
     return Table(title, [Title("Metric"), *titles.values()], rows, notes, ranked=True, part="scores")
 
 
-def _score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: RunRecord) -> list[Cell]:
+def _make_score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: RunRecord) -> list[Cell]:
     truths, line_of = list_leading_truths(record), lines[pair]
     is_leading, is_fact = pair in truths, record.metrics[pair[0]].better == "none"
     true_ranks = {n: line["rank"] for n, line in lines.get(truths[0], {}).items()} if len(truths) == 1 else {}
@@ -94,24 +94,24 @@ def _score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: RunRec
     return cells
 
 
-def _score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], record: RunRecord) -> list[str]:
+def _write_score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], record: RunRecord) -> list[str]:
     truths = list_leading_truths(record)
     shown = metrics[metrics["explainer"].isin(list(titles))]
-    notes = [describe_run(record), *support_notes(metrics, record), *reference_notes(record)]
+    notes = [describe_run(record), *write_support_notes(metrics, record), *write_reference_notes(record)]
     if set(truths) & set(zip(metrics["metric"], metrics["variant"], strict=True)):
         agree = "ranks that agree with it are bold" if len(truths) == 1 else "the best of each row is bold"
         notes.append(f"* marks the ground truth ({describe_truths(record)}); {agree}.")
-    notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{interval_note(record)}")
+    notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{write_interval_note(record)}")
     if find_not_identifiable(metrics):
-        notes.append(not_identifiable_note("value"))
-    notes += [*circular_notes(shown, record), *remark_notes(shown, record)]
+        notes.append(write_not_identifiable_note("value"))
+    notes += [*write_circular_notes(shown, record), *write_remark_notes(shown, record)]
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
         notes.append(write_reason("; ".join(reasons)))
     if record.metrics_absent:
         notes.append(f"Not computed: {group_by_reason(record.metrics_absent)}.")
     explainers = {name: title.name for name, title in titles.items()}
-    return [*notes, *absent_notes(record), *fault_notes(explainers, record)]
+    return [*notes, *write_absent_notes(record), *write_fault_notes(explainers, record)]
 
 
 def build_graded(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float], *, detail: bool) -> Table:
@@ -180,7 +180,9 @@ def build_mean_ranks(metrics: pd.DataFrame, record: RunRecord, low_coverage: Map
     rows = []
     for kind, mean in compute_mean_ranks(metrics, record).items():
         best, means = mean["mean"].min(), mean["mean"].to_dict()
-        cells = [Cell(means.get(name), bold=bool(means.get(name) == best), form=fixed(2)) for name in titles]
+        cells = [
+            Cell(means.get(name), bold=bool(means.get(name) == best), form=NumberFormat(decimals=2)) for name in titles
+        ]
         rows.append(Row(Title(f"{kind} metrics", (str(mean["count"].max()),)), cells))
     note = (
         "There is no ground truth for this model, so no metric can be judged. Mean ranks over the metrics of each kind "

@@ -68,7 +68,7 @@ def _build_values(
     lines = {(line["metric"], line["variant"], line["explainer"]): line for line in values.to_dict("records")}
     blocks: dict[str, list[Row]] = {}
     for pair in dict.fromkeys(zip(values["metric"], values["variant"], strict=True)):
-        row = Row(make_metric_title(*pair, record), [_value_cell(lines.get((*pair, name))) for name in names])
+        row = Row(make_metric_title(*pair, record), [_make_value_cell(lines.get((*pair, name))) for name in names])
         blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     counts = count_by_row(values, values["explainer"], values["instances"])
     usual = find_usual_counts(counts, names)
@@ -86,7 +86,7 @@ def _build_values(
     return Table(title, header, rows, [note, *left_out], detail=True, part="appendix")
 
 
-def _value_cell(line: Mapping[Any, Any] | None) -> Cell:
+def _make_value_cell(line: Mapping[Any, Any] | None) -> Cell:
     if line is None:
         return Cell()
     errors = "" if pd.isna(line["se"]) else f"{SCORE.write(line['explainer_se'])} of {SCORE.write(line['se'])}"

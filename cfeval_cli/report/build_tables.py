@@ -14,8 +14,8 @@ from cfeval_cli.report.build_differences import (
 )
 from cfeval_cli.report.build_scores import build_graded, build_mean_ranks, build_own_scores, build_scores
 from cfeval_cli.report.build_stability import build_stability
-from cfeval_cli.report.instance_counts import support_notes
-from cfeval_cli.report.notes import coverage_notes, describe_controls
+from cfeval_cli.report.instance_counts import write_support_notes
+from cfeval_cli.report.notes import describe_controls, write_coverage_notes
 from cfeval_cli.report.table import LOW_COVERAGE_MARK, Table
 from cfeval_cli.report.titles import find_low_coverage, list_contenders, list_truth_metrics
 from cfeval_cli.results.record import RunRecord
@@ -34,9 +34,11 @@ def build_tables(findings: Findings, record: RunRecord) -> list[Table]:
         tables.append(build_graded(metrics[is_graded], record, low, detail=has_scores))
     if has_truths:
         correlations = build_correlations(findings.correlations, record)
-        tables.append(correlations.add_notes(*_control_notes(findings, record), *support_notes(metrics, record)))
+        tables.append(
+            correlations.add_notes(*_write_control_notes(findings, record), *write_support_notes(metrics, record))
+        )
     elif len(record.explainers) > 1:
-        tables.append(build_mean_ranks(metrics, record, low).add_notes(*support_notes(metrics, record)))
+        tables.append(build_mean_ranks(metrics, record, low).add_notes(*write_support_notes(metrics, record)))
     if len(findings.metric_agreement):
         tables.append(build_metric_agreement(findings.metric_agreement, record, detail=has_truths))
     tables += build_differences(findings.differences, record)
@@ -75,10 +77,10 @@ def _explain_marks(table: Table, low_coverage: Mapping[str, float], record: RunR
     titles = [*table.header, *(row.title for row in table.rows)]
     marked = {title.name for title in titles if LOW_COVERAGE_MARK in title.marks}
     low = {name: share for name, share in low_coverage.items() if record.explainers.get(name) in marked}
-    return table.add_notes(*coverage_notes(low, record))
+    return table.add_notes(*write_coverage_notes(low, record))
 
 
-def _control_notes(findings: Findings, record: RunRecord) -> list[str]:
+def _write_control_notes(findings: Findings, record: RunRecord) -> list[str]:
     """Write which explainers are controls, and which are left without them."""
     controls = list_contenders(findings.metrics, record, controls=True)
     if not controls or findings.correlations["tau"].isna().all():

@@ -12,11 +12,11 @@ from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 
 
-def support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pair] = ()) -> list[str]:
+def write_support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pair] = ()) -> list[str]:
     """Return over how many instances explainers are scored, and which rows have another n; nothing if all have all."""
     total, titles = record.instances, record.explainers
     counts = count_instances(metrics, record, hidden)
-    coverage = _own_coverage(metrics)
+    coverage = _count_own_instances(metrics)
     own_text = ", ".join(f"{titles[name]} alone covers {n:,}" for name, n in coverage.items() if n < total)
     if not counts:
         return [f"No instance is covered by all explainers (support=common). {own_text}."] if coverage else []
@@ -25,7 +25,7 @@ def support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pa
     exceptions = write_exceptions(counts, usual, record, titles)
     if not is_unequal and not exceptions and set(usual.values()) == {total}:
         return []
-    shared = _most_common(usual.values())
+    shared = _find_most_common(usual.values())
     if len(set(usual.values())) > 1:
         own = ", ".join(f"{titles[name]} {n:,}" for name, n in usual.items() if n < total)
         first = (
@@ -54,7 +54,7 @@ def count_instances(
 
     A fact such as coverage is a share of all instances, and a table says so.
     """
-    rows = _without_rungs(metrics)
+    rows = _drop_graded(metrics)
     rows = rows[rows["n"] > 0]
     roles = rows["metric"].map({name: facts.role for name, facts in record.metrics.items()})
     is_total = roles.eq("fact") & rows["n"].eq(record.instances)
@@ -74,18 +74,18 @@ def count_by_row(lines: pd.DataFrame, columns: Iterable[str], instances: Iterabl
 
 def find_usual_counts(counts: Mapping[Pair, Mapping[str, int]], columns: Iterable[str]) -> dict[str, int]:
     """Return the n of most rows of a table by column."""
-    return {name: _most_common(row[name] for row in counts.values() if name in row) for name in columns}
+    return {name: _find_most_common(row[name] for row in counts.values() if name in row) for name in columns}
 
 
-def _without_rungs(metrics: pd.DataFrame) -> pd.DataFrame:
+def _drop_graded(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of all explainers but the rungs of a ladder; of a ladder alone, its rows."""
     is_rung = metrics["rung"].notna()
     return metrics if is_rung.all() else metrics[~is_rung]
 
 
-def _own_coverage(metrics: pd.DataFrame) -> dict[str, int]:
+def _count_own_instances(metrics: pd.DataFrame) -> dict[str, int]:
     """Return how many instances each explainer is scored on by itself."""
-    rows = _without_rungs(metrics)
+    rows = _drop_graded(metrics)
     own_counts = rows[(rows["role"] != "fact") & (rows["own_n"] > 0)].groupby("explainer", sort=False)["own_n"].max()
     return {str(name): int(n) for name, n in own_counts.items()}
 
@@ -110,6 +110,6 @@ def write_exceptions(
     return f" Other rows: {'; '.join(groups)}." if groups else ""
 
 
-def _most_common(numbers: Iterable[int]) -> int:
+def _find_most_common(numbers: Iterable[int]) -> int:
     """Return the most frequent number, of several the largest; 0 of none."""
     return max(Counter(numbers).items(), key=lambda item: (item[1], item[0]), default=(0, 0))[0]

@@ -11,7 +11,7 @@ from cfeval_cli.report.titles import LOW_COVERAGE, list_truth_metrics, make_metr
 from cfeval_cli.results.record import RunRecord, TruthEntry
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, MIN_INSTANCES
 
-HALF = 0.5  # explainers that cover fewer instances are named
+HALF_COVERAGE = 0.5  # explainers that cover fewer instances are named
 NOT_IDENTIFIABLE_NOTE = "depends on the parametrisation of the model (not identifiable)"
 
 
@@ -55,7 +55,7 @@ def describe_fidelity(record: RunRecord) -> str:
     )
 
 
-def interval_note(record: RunRecord, *, without_differences: bool = False) -> str:
+def write_interval_note(record: RunRecord, *, without_differences: bool = False) -> str:
     """Write what brackets mean; statistics without differences may have fewer resamples."""
     settings, count = record.settings, record.resampled
     if not count:
@@ -68,14 +68,14 @@ def interval_note(record: RunRecord, *, without_differences: bool = False) -> st
     )
 
 
-def coverage_notes(low_coverage: Mapping[str, float], record: RunRecord) -> list[str]:
+def write_coverage_notes(low_coverage: Mapping[str, float], record: RunRecord) -> list[str]:
     """Write what † means, for those explainers that the record has."""
     titles = record.explainers
     low = {name: share for name, share in low_coverage.items() if name in titles}
     if not low:
         return []
     shares = ", ".join(f"{titles[name]} {share:.1%}" for name, share in low.items())
-    half = [titles[name] for name, share in low.items() if share < HALF]
+    half = [titles[name] for name, share in low.items() if share < HALF_COVERAGE]
     below_half = f" Under half of the instances: {', '.join(half)}." * bool(half)
     returns = (
         f"{LOW_COVERAGE_MARK} returns k = {record.settings.k} features for under {LOW_COVERAGE:.0%} of the instances"
@@ -93,7 +93,7 @@ def describe_controls(titles: Sequence[str], record: RunRecord) -> str:
     return f"which select {' or '.join(parts)}"
 
 
-def absent_notes(record: RunRecord) -> list[str]:
+def write_absent_notes(record: RunRecord) -> list[str]:
     """Write which explainers do not apply, and why."""
     absent = record.explainers_absent
     return [f"Explainers not applicable: {group_by_reason(absent)}."] if absent else []
@@ -107,7 +107,7 @@ def group_by_reason(absent: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
 
 
-def fault_notes(explainers: Mapping[str, str], record: RunRecord) -> list[str]:
+def write_fault_notes(explainers: Mapping[str, str], record: RunRecord) -> list[str]:
     """Write which explainers failed on instances, and why."""
     explained = {title: record.explained[name] for name, title in explainers.items() if name in record.explained}
     return [
@@ -125,7 +125,7 @@ def describe_method(truth: TruthEntry, record: RunRecord) -> str:
     return f"{truth.how}; on {truth.instances:,} of {record.instances:,} instances"
 
 
-def reference_notes(record: RunRecord) -> list[str]:
+def write_reference_notes(record: RunRecord) -> list[str]:
     """Write which ground truths are known for part of the instances only, and how precisely."""
     notes = []
     for name, truth in record.truths.items():
@@ -148,7 +148,7 @@ def select_circular(lines: pd.DataFrame) -> pd.Series:
     return lines["circular"].isin([True]) if "circular" in lines else pd.Series(False, index=lines.index)
 
 
-def circular_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
+def write_circular_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
     """Write which explainers are optimal by construction for which metrics of a table of scores."""
     shown = ~metrics["metric"].isin(list_truth_metrics(record)) | (metrics["metric"] == record.settings.agreement)
     lines = metrics[shown & select_circular(metrics) & metrics["value"].notna()]
@@ -162,7 +162,7 @@ def circular_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
     return [f"{CIRCULAR_MARK} circular (optimal by construction){left_out}. {'; '.join(notes)}."] if notes else []
 
 
-def remark_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
+def write_remark_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
     """Write how values were computed and what to note about them: once, if it is the same for all explainers."""
     notes = []
     has_text = (metrics["method"] != "") | (metrics["remark"] != "")
@@ -187,7 +187,7 @@ def find_not_identifiable(metrics: pd.DataFrame) -> set[tuple[str, str]]:
     return set(zip(lines["metric"], lines["variant"], strict=True))
 
 
-def not_identifiable_note(what: str) -> str:
+def write_not_identifiable_note(what: str) -> str:
     """Write what § means."""
     note = f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}"
     return f"{note}: other parameters with the same predictions give another {what}."

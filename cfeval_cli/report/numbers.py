@@ -1,4 +1,4 @@
-"""How numbers are written in tables."""
+"""Formats of numbers in tables."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 DASH = "–"  # of a missing value
-_EXPONENT_FROM = 1000.0  # larger numbers of a fixed format are written with significant digits
+_MIN_EXPONENTIAL = 1000.0  # larger numbers with fixed decimals are written with significant digits
 _SMALLEST_P = 0.001
 
 
 def is_missing(value: object) -> bool:
     """Return whether a value is None or NaN."""
-    return value is None or value != value
+    return value is None or value != value  # NaN differs from itself
 
 
 @dataclass(frozen=True)
@@ -50,33 +50,28 @@ class NumberFormat:
                 return write_three_digits(value)
             case "short":
                 return write_short(value)
-        return f"{_round(value, decimals):.{decimals}f}" if abs(value) < _EXPONENT_FROM else f"{value:.{decimals}g}"
+        return f"{_round(value, decimals):.{decimals}f}" if abs(value) < _MIN_EXPONENTIAL else f"{value:.{decimals}g}"
 
 
 SCORE = NumberFormat(end_decimals=3)
 COUNT = NumberFormat("count", 0)
-WHOLE = NumberFormat("whole", 0)
+WHOLE_NUMBER = NumberFormat("whole", 0)
 PERCENT = NumberFormat("percent", 0)
 TENTH_PERCENT = NumberFormat("percent", 1)
 P_VALUE = NumberFormat("p")
-SIGNIFICANT = NumberFormat("significant")
-SHORT = NumberFormat("short")
-
-
-def fixed(decimals: int) -> NumberFormat:
-    """Return the format of so many decimals, for values and intervals."""
-    return NumberFormat("fixed", decimals)
+THREE_DIGITS = NumberFormat("significant")
+SHORT_DECIMAL = NumberFormat("short")
 
 
 def write_ordinal(rank: float | None, *, tied: bool = False) -> str:
-    """Write 1st, 2nd, 3rd …; a shared rank, the mean of several places, as in 2.5=."""
+    """Write 1st, 2nd, 3rd …; a shared rank, the mean of several ranks, as in 2.5=."""
     if rank is None or is_missing(rank):
         return DASH
     if tied:
         return f"{rank:g}="
-    place = int(rank)
-    ending = "th" if 10 <= place % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
-    return f"{place}{ending}"
+    position = int(rank)
+    ending = "th" if 10 <= position % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(position % 10, "th")
+    return f"{position}{ending}"
 
 
 def write_three_digits(value: float) -> str:

@@ -45,7 +45,7 @@ MARKS = "os^Dv*PX<>"  # for print in black
 INK = "#444444"
 GRID = "#dddddd"
 _DPI = 200  # dots per inch of a png
-WIDE, NARROW = 7.0, 3.3  # inches: two columns of a paper, and one
+PAGE_WIDTH, COLUMN_WIDTH = 7.0, 3.3  # inches: two columns of a paper, and one
 _MAX_TITLE_LETTERS = 28  # above a panel
 _STYLE = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
@@ -63,6 +63,7 @@ class Plot:
     figure: Figure
     title: str
     caption: str
+    part: str = "trust"  # of a report, as for tables
     _rendered: dict[str, bytes] = field(default_factory=dict)  # by format
 
     def render(self, kind: str) -> bytes:
@@ -117,19 +118,14 @@ def apply_style() -> Iterator[None]:
 
 
 def draw_plots(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
-    """Return the plots of values, agreement, counterfactuals and costs, by the names of their files."""
+    """Return the plots of values, counterfactuals, agreement and costs in the order of a page, by file name."""
     ungraded = findings.metrics[findings.metrics["rung"].isna()]
     with_values = set(_list_pairs(ungraded[ungraded["value"].notna()]))
     truths = [truth for truth in list_leading_truths(record) if truth in with_values]
+    has_judged = any(not is_truth(pair[0], record) for pair, _ in _group_by_metric(ungraded, record))
     figures = {}
     with apply_style():
-        if findings.correlations["tau"].notna().any():
-            figures["correlations"] = _draw_correlations(findings.correlations, record)
-        if truths and any(not is_truth(pair[0], record) for pair, _ in _group_by_metric(ungraded, record)):
-            for number, truth in enumerate(truths):
-                name = "truth" if number == 0 else f"truth_{truth[1]}"
-                figures[name] = _draw_against_truth(ungraded, select_subset(findings.correlations), record, truth)
-        if len(ungraded) and "truth" not in figures:  # which shows the same values
+        if len(ungraded) and not (truths and has_judged):  # the plots against the truths show the same values
             figures["scores"] = _draw_scores(ungraded, record)
         flips, distances = (
             select_quantity(ungraded[ungraded["value"].notna()], quantity, record)
@@ -137,6 +133,12 @@ def draw_plots(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> di
         )
         if len(flips) and len(distances):
             figures["counterfactuals"] = _draw_counterfactuals(flips, distances, record)
+        if findings.correlations["tau"].notna().any():
+            figures["correlations"] = draw_correlations(findings.correlations, record)
+        if has_judged:
+            for number, truth in enumerate(truths):
+                name = "truth" if number == 0 else f"truth_{truth[1]}"
+                figures[name] = _draw_against_truth(ungraded, select_subset(findings.correlations), record, truth)
         if truths:
             figures["costs"] = _draw_costs(ungraded, costs, record, truths)
     return figures
@@ -166,7 +168,7 @@ def make_panels(size: int, height: float) -> tuple[Figure, list[Axes]]:
     """Return a figure with so many small panels, four in a row."""
     n_columns = min(4, max(1, size))
     n_rows = max(1, -(-size // n_columns))
-    figure = make_figure(WIDE, 0.3 + height * n_rows)
+    figure = make_figure(PAGE_WIDTH, 0.3 + height * n_rows)
     axes = np.atleast_1d(np.asarray(figure.subplots(n_rows, n_columns))).ravel().tolist()
     for axis in axes[size:]:
         axis.set_visible(False)
@@ -261,7 +263,7 @@ def _draw_scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
         axis.set_xlim(*_widen_limits(axis.get_xlim()))
         _set_title(axis, pair, record)
     caption = f"Value of each metric for each explainer.{describe_data(record, 'Bars')}"
-    return Plot(figure, "Scores of the explainers", caption)
+    return Plot(figure, "Scores of the explainers", caption, part="scores")
 
 
 def _draw_against_truth(metrics: pd.DataFrame, correlations: pd.DataFrame, record: RunRecord, truth: Pair) -> Plot:
@@ -299,7 +301,7 @@ def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: 
     names = [name for name in record.explainers if name in set(flips["explainer"])]
     levels = [level for level in record.levels if level in set(flips["variant"])]
     flips_title, distances_title = (record.metrics[frame["metric"].iloc[0]].title for frame in (flips, distances))
-    figure = make_figure(NARROW if len(levels) == 1 else WIDE, 2.7)
+    figure = make_figure(COLUMN_WIDTH if len(levels) == 1 else PAGE_WIDTH, 2.7)
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(levels), sharey=True)))
     for axis, level in zip(axes, levels, strict=True):
         x_lines, y_lines = (frame[frame["variant"] == level].set_index("explainer") for frame in (distances, flips))
@@ -314,7 +316,7 @@ def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: 
         "Share of instances with a counterfactual that flips the label, against its mean distance: the upper left is "
         f"best.{describe_data(record, 'Bars')}"
     )
-    return Plot(figure, f"{flips_title} against {distances_title.lower()}", caption)
+    return Plot(figure, f"{flips_title} against {distances_title.lower()}", caption, part="scores")
 
 
 @dataclass(frozen=True)
@@ -338,7 +340,7 @@ _COEFFICIENTS = (
 )
 
 
-def _draw_correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
+def draw_correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
     """Draw τ and ρ of each metric with their p, for each leading ground truth and for graded controls."""
     agreement = record.settings.agreement
     judged = correlations[correlations["agreement"] == agreement]
@@ -353,7 +355,7 @@ def _draw_correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
     panels = [(title, lines[~lines["metric"].isin(list_truth_metrics(record))]) for title, lines in panels]
     panels = [(title, lines) for title, lines in panels if lines["tau"].notna().any()]
     pairs = list(dict.fromkeys(pair for _, lines in panels for pair in _list_pairs(lines[lines["tau"].notna()])))
-    figure = make_figure(WIDE, 0.9 + 0.25 * len(pairs))
+    figure = make_figure(PAGE_WIDTH, 0.9 + 0.25 * len(pairs))
     axes = np.atleast_1d(np.asarray(figure.subplots(1, max(1, len(panels)), sharey=True)))
     for axis, (title, lines) in zip(axes, panels, strict=False):
         for coefficient in _COEFFICIENTS:
@@ -404,7 +406,7 @@ def _draw_costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, t
     """Draw the agreement of each explainer with the ground truth against its cost."""
     looks = assign_looks(record.explainers)
     costs_of = costs[costs["part"] == "explainer"].set_index("name")
-    figure = make_figure(WIDE, 0.6 + 2.2 * len(truths))
+    figure = make_figure(PAGE_WIDTH, 0.6 + 2.2 * len(truths))
     kinds = (
         ("seconds", "milliseconds of one core per instance", 1000, 0.01),
         ("model_rows", "model evaluations per instance", 1, 1.0),
@@ -429,4 +431,4 @@ def _draw_costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, t
                 axis.set_xlabel(label)
     add_legend(figure, figure.axes[0])
     caption = "Agreement of each explainer with the ground truth, against the cost of its explanations."
-    return Plot(figure, "Cost against faithfulness", f"{caption}{describe_data(record, 'Bars')}")
+    return Plot(figure, "Cost against faithfulness", f"{caption}{describe_data(record, 'Bars')}", part="cost")

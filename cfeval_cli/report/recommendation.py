@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, fixed
+from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, NumberFormat
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.report.wording import format_p_value, join_names
@@ -202,7 +202,13 @@ class _Writer:
             cells = []
             for answer in answers.values():
                 values = answer.basis.values if answer.basis else {}
-                cells.append(Cell(values.get(name), bold=name in values and name == answer.explainer, form=fixed(4)))
+                cells.append(
+                    Cell(
+                        values.get(name),
+                        bold=name in values and name == answer.explainer,
+                        form=NumberFormat(decimals=4),
+                    )
+                )
             cells.append(Cell(facts.model_rows, form=COUNT))
             cells += [Cell(share, form=TENTH_PERCENT) for share in (facts.coverage, facts.stability)]
             rows.append(Row(Title(self._get_title(name), is_explainer=True), cells))

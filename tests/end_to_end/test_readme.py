@@ -108,7 +108,7 @@ def test_the_verdict_that_is_shown_follows_from_the_figures_that_are_kept(adults
 def test_the_picture_is_drawn_from_the_figures_that_are_kept(adults_kept):
     findings, record = adults_kept
     with plots.apply_style():
-        figure = plots._draw_correlations(findings.correlations, record)
+        figure = plots.draw_correlations(findings.correlations, record)
     same_figure(figure.render("svg"), (ROOT / "docs" / "pictures" / "adults.svg").read_bytes())
     assert "figures/correlations.svg` of `make run`" in README
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.report.build_brief import build_brief, make_rank_cells
-from cfeval_cli.report.numbers import SHORT, SIGNIFICANT, write_three_digits
+from cfeval_cli.report.numbers import SHORT_DECIMAL, THREE_DIGITS, write_three_digits
 from cfeval_cli.report.render.narrow import render_narrow, split_camel_case
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results.read import read_results
@@ -33,7 +33,7 @@ def test_three_digits(value, text):
 
 def test_short_tau_has_no_leading_zero_and_no_blank_in_its_interval():
     def tau(*figures):
-        return Cell(*figures, form=SHORT).text
+        return Cell(*figures, form=SHORT_DECIMAL).text
 
     assert tau(0.8667, 0.7333, 1.0) == ".87 [.73,1]"
     assert tau(-1 / 3, -1.0, 0.0) == "-.33 [-1,0]" and tau(0.5, np.nan, np.nan) == ".50"
@@ -59,12 +59,15 @@ def test_lines_fit_the_width_and_words_are_whole(seed):
     header = [Title("Metric"), *(Title(words(3), is_explainer=True) for _ in range(many))]
 
     def numbers():
-        return [Cell(v, rank=rng.integers(1, 9), rank_marks="~", form=SIGNIFICANT) for v in rng.normal(size=many)]
+        return [Cell(v, rank=rng.integers(1, 9), rank_marks="~", form=THREE_DIGITS) for v in rng.normal(size=many)]
 
     cells = [numbers() for _ in range(lines)]
     if seed % 2:
         header += [Title("τ one"), Title("τ other", is_stacked=True)]
-        cells = [[*row, Cell(1 / 3, -1, 2 / 3, marks="§", form=SHORT), Cell(1, 1, 1, form=SHORT)] for row in cells]
+        cells = [
+            [*row, Cell(1 / 3, -1, 2 / 3, marks="§", form=SHORT_DECIMAL), Cell(1, 1, 1, form=SHORT_DECIMAL)]
+            for row in cells
+        ]
     rows = [Row(*both) for both in zip(titles, cells, strict=True)]
     one = Table(words(30), header, [rows], [words(40)])
     told = [one.title, *one.notes, *(title.text for title in [*titles, *header[1:]])]
@@ -80,7 +83,7 @@ def test_lines_fit_the_width_and_words_are_whole(seed):
 
 def test_note_states_how_many_of_too_many_explainers_are_shown():
     header = [Title("Metric"), *(Title(f"E{i}", is_explainer=True) for i in range(40))]
-    one = Table("t", header, [[Row(Title("A", ["b"], "higher"), [Cell(0.123, rank=1, form=SIGNIFICANT)] * 40)]])
+    one = Table("t", header, [[Row(Title("A", ["b"], "higher"), [Cell(0.123, rank=1, form=THREE_DIGITS)] * 40)]])
     text = lines_of(one)
     assert max(map(len, text)) <= 80
     assert re.search(r"Ranks of \d+ of 40 explainers; --full shows all", " ".join(text))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from cfeval_cli.report.numbers import COUNT, P_VALUE, PERCENT, SHORT, TENTH_PERCENT, WHOLE, fixed
+from cfeval_cli.report.numbers import COUNT, P_VALUE, PERCENT, SHORT_DECIMAL, TENTH_PERCENT, WHOLE_NUMBER, NumberFormat
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.render.html import Term, render_html, render_notes
 from cfeval_cli.report.render.latex import render_latex
@@ -51,17 +51,20 @@ RENDERERS = {
         (Cell(0.5, np.nan, np.nan, rank=2.5, is_tied=True), "0.5000 (2.5=)"),
         (Cell(-1e-9), "0.0000"),
         (Cell(12345.6), "1.235e+04"),
-        (Cell(0.5, deviation=0.25, n=3, form=fixed(2)), "0.50 ± 0.25 (3)"),
+        (Cell(0.5, deviation=0.25, n=3, form=NumberFormat(decimals=2)), "0.50 ± 0.25 (3)"),
         (Cell(1.5, n=1234), "1.5000 (1,234)"),
-        (Cell(0.5, -1, 1, marks="§", is_range=True, detail="scale", form=fixed(2)), "0.50§ -1.00 to 1.00 (scale)"),
-        (Cell(low=0.1, high=0.5, marks="§", is_range=True, form=fixed(2)), "0.10 to 0.50§"),
-        (Cell(low=0.5, high=0.5, is_range=True, form=fixed(2)), "0.50"),
+        (
+            Cell(0.5, -1, 1, marks="§", is_range=True, detail="scale", form=NumberFormat(decimals=2)),
+            "0.50§ -1.00 to 1.00 (scale)",
+        ),
+        (Cell(low=0.1, high=0.5, marks="§", is_range=True, form=NumberFormat(decimals=2)), "0.10 to 0.50§"),
+        (Cell(low=0.5, high=0.5, is_range=True, form=NumberFormat(decimals=2)), "0.50"),
         (Cell(0.524, 0.42, 0.62, form=PERCENT), "52% [42%, 62%]"),
         (Cell(0.524, form=TENTH_PERCENT), "52.4%"),
-        (Cell(2 / 3, -1, 1, marks="◦", form=SHORT), ".67 [-1,1]◦"),
+        (Cell(2 / 3, -1, 1, marks="◦", form=SHORT_DECIMAL), ".67 [-1,1]◦"),
         (Cell(0.0001, form=P_VALUE), "<0.001"),
         (Cell(12345, form=COUNT), "12,345"),
-        (Cell(12345, form=WHOLE), "12345"),
+        (Cell(12345, form=WHOLE_NUMBER), "12345"),
         (Cell("text", detail="more"), "text (more)"),
         (Cell(), "–"),
         (Cell(np.nan, 0, 1, rank=1, marks="*", n=3, detail="x"), "–"),
@@ -147,7 +150,10 @@ def test_terminal_tables_fit_the_width(width):
 def test_narrow_table_stacks_columns_and_has_ranks_below_values():
     header = [Title("Metric"), Title("DecisionBoundary", is_explainer=True), Title("τ\u00a0one")]
     header.append(Title("τ\u00a0other", is_stacked=True))
-    row = Row(Title("C", ["d"], "higher"), [Cell(0.5, rank=1, bold=True), Cell(0.25, form=SHORT), Cell(1, form=SHORT)])
+    row = Row(
+        Title("C", ["d"], "higher"),
+        [Cell(0.5, rank=1, bold=True), Cell(0.25, form=SHORT_DECIMAL), Cell(1, form=SHORT_DECIMAL)],
+    )
     lines = [line.plain.split() for line in render_narrow(Table("t", header, [[row]]), 80)]
     assert lines[1:3] == [["Decision", "τ", "one"], ["Boundary", "τ", "other"]]
     assert lines[4:6] == [["C", "(d)", "↑", "0.5000", ".25"], ["1st", "1"]]

@@ -11,8 +11,8 @@ from cfeval_cli.report.build_differences import build_differences
 from cfeval_cli.report.build_scores import compute_mean_ranks
 from cfeval_cli.report.build_stability import build_stability
 from cfeval_cli.report.build_tables import build_tables
-from cfeval_cli.report.instance_counts import support_notes
-from cfeval_cli.report.notes import remark_notes
+from cfeval_cli.report.instance_counts import write_support_notes
+from cfeval_cli.report.notes import write_remark_notes
 from cfeval_cli.report.numbers import write_ordinal
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.render.latex import escape_latex, render_latex
@@ -225,7 +225,7 @@ def test_note_states_the_usual_number_of_instances_and_the_rows_with_another_one
     rows = [("c", "label", 47, 47), ("validity", "label", 47, 47), ("naopc", "mask", 7, 7), ("sparsity", "", 57, 57)]
     values = scored(rows)
     values.loc[values["explainer"] == "a", "own_n"] = 60
-    (note,) = support_notes(values, NAMED)
+    (note,) = write_support_notes(values, NAMED)
     assert note == (
         "Scored on the 47 of 60 instances that all explainers cover (support=common). B alone covers 57. "
         "Other rows: NAOPC (mask) 7 instances; Sparsity 57 instances."
@@ -236,19 +236,21 @@ def test_note_on_instances_with_full_coverage_lists_exceptions_only():
     rows = [("c", "label", 60, 60), ("validity", "label", 60, 60)]
     truths = [("recall", "signed", 20, 20), ("coverage", "all", 60, 60)]
     roles = {"recall": "truth", "coverage": "fact"}
-    assert support_notes(scored(rows), NAMED) == []
-    (told,) = support_notes(scored([*rows, *truths, ("naopc", "del", 43, 43), ("naopc", "mask", 43, 43)], roles), NAMED)
+    assert write_support_notes(scored(rows), NAMED) == []
+    (told,) = write_support_notes(
+        scored([*rows, *truths, ("naopc", "del", 43, 43), ("naopc", "mask", 43, 43)], roles), NAMED
+    )
     assert told == (
         "Scored on all 60 instances. Other rows: GroundTruth (recall, signed) 20 instances; "
         "NAOPC (del.), NAOPC (mask) 43 instances each."
     )
-    assert "GroundTruth" not in support_notes(scored([*rows, *truths], roles), NAMED, [("recall", "signed")])
+    assert "GroundTruth" not in write_support_notes(scored([*rows, *truths], roles), NAMED, [("recall", "signed")])
 
 
 def test_note_on_instances_with_own_support_lists_each_explainer():
     record = change_record(NAMED, settings={"support": "own"})
     rows = [("c", "label", 60, 47), ("validity", "label", 60, 47), ("naopc", "del", 43, 30), ("sparsity", "", 20, 20)]
-    (told,) = support_notes(scored(rows), record)
+    (told,) = write_support_notes(scored(rows), record)
     assert told == (
         "Each explainer is scored on its own instances (support=own), of 60: B 47. Scores over different instances "
         "are not comparable. Other rows: NAOPC (del.): A 43, B 30 instances; Sparsity 20 instances."
@@ -462,7 +464,7 @@ def test_equal_remarks_are_written_once():
         for name, both in zip(("lr", "random"), pairs, strict=True)
     ]
     metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "method", "remark"])
-    assert remark_notes(metrics, record) == [
+    assert write_remark_notes(metrics, record) == [
         "NAOPC (del.): a; 1 of 2.", "NAOPC (marginal): a. LR: 1 of 2; Random: 2 of 2.",
         "NAOPC (mask). LR: a; 1 of 2; Random: a.", "NAOPC (mean). LR: x; Random: y.",
     ]  # fmt: skip

@@ -24,7 +24,7 @@ from cfeval_cli.report.notes import describe_baselines
 from cfeval_cli.report.page import glossary, methods, provenance, svg
 from cfeval_cli.report.page.examples import select_examples
 from cfeval_cli.report.page.instance_browser import InstanceBrowser, build_browser
-from cfeval_cli.report.plots import NARROW, Plot
+from cfeval_cli.report.plots import COLUMN_WIDTH, Plot
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.render.html import Term, render_html
 from cfeval_cli.report.render.latex import render_latex
@@ -35,13 +35,6 @@ from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.record import RunRecord
 
 PAGE_FILE = "report.html"
-
-# the figures of each part of a page, by the first word of their names
-_PARTS = {
-    "scores": ("scores", "counterfactuals"),
-    "trust": ("correlations", "truth"),
-    "cost": ("costs",),
-}
 
 
 @dataclass(frozen=True)
@@ -133,7 +126,7 @@ class Report:
             plots=embed_figures(figures, formats),
             examples=select_examples(browser, name_truths(settings.truth, record), disagreements),
             browser=browser,
-            browser_note=_browser_note(browser),
+            browser_note=_write_browser_note(browser),
             methods=methods.write_methods(record),
             citation=methods.write_citation(record.cfeval),
             provenance=provenance.list_provenance(record),
@@ -143,9 +136,7 @@ class Report:
 
 def draw_figures(results: StoredRun) -> dict[str, Plot]:
     """Return all figures of a run by name, in the order of the page."""
-    figures = plots.draw_plots(results.findings, results.costs, results.record)
-    order = [name for names in _PARTS.values() for name in names]
-    return dict(sorted(figures.items(), key=lambda item: order.index(item[0].partition("_")[0])))
+    return plots.draw_plots(results.findings, results.costs, results.record)
 
 
 def save_figures(figures: Mapping[str, Plot], folder: Path, formats: Iterable[str]) -> None:
@@ -172,7 +163,7 @@ def _write_title(record: RunRecord, *, is_recommended: bool) -> str:
     return f"{name}: which metric ranks {len(explainers):,} explainers as the ground truth does?"
 
 
-def _browser_note(browser: InstanceBrowser) -> str:
+def _write_browser_note(browser: InstanceBrowser) -> str:
     n_shown, n_explainers = len(browser.instances), len(browser.explainers)
     if n_shown == browser.n_instances:
         sentences = [f"All {n_shown:,} instances."]
@@ -260,8 +251,8 @@ def embed_figures(figures: Mapping[str, Plot], formats: Sequence[str]) -> list[_
             caption=plot.caption,
             svg=svg.make_inline_svg(plot.render("svg").decode(), name, plot.title, plot.caption),
             files=formats,
-            part=next((part for part, names in _PARTS.items() if name.partition("_")[0] in names), "trust"),
-            wide=plot.figure.get_figwidth() > NARROW,
+            part=plot.part,
+            wide=plot.figure.get_figwidth() > COLUMN_WIDTH,
         )
         for name, plot in figures.items()
     ]

@@ -33,7 +33,7 @@ def write_methods(record: RunRecord) -> str:
         f"Counterfactuals that change only the selected features were found by {record.setup}.",
         *([f"The explanations were scored by {_join_some(scored)}."] if scored else []),
         _describe_ground_truth(record),
-        *_interval_notes(record),
+        *_describe_intervals(record),
         f"Everything was computed by cfeval {record.cfeval} (Ge et al., 2021), seed {settings.seed}.",
     ]
     return " ".join(sentences)
@@ -69,7 +69,7 @@ def _describe_ground_truth(record: RunRecord) -> str:
     )
 
 
-def _interval_notes(record: RunRecord) -> list[str]:
+def _describe_intervals(record: RunRecord) -> list[str]:
     """Return how intervals were computed, if the run has any."""
     if not record.resampled:
         return []

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.core import Quantity
-from cfeval_cli.report.instance_counts import support_notes
-from cfeval_cli.report.notes import HALF, absent_notes, group_by_reason
+from cfeval_cli.report.instance_counts import write_support_notes
+from cfeval_cli.report.notes import HALF_COVERAGE, group_by_reason, write_absent_notes
 from cfeval_cli.report.titles import select_quantity
 from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.record import RunRecord
@@ -31,12 +31,12 @@ def list_warnings(results: StoredRun) -> list[str]:
     shares = select_quantity(metrics, Quantity.COMPLETE, record)
     coverage = shares[shares["value"] < 1]
     if len(coverage):
-        is_low = (coverage["value"] < HALF).any()
+        is_low = (coverage["value"] < HALF_COVERAGE).any()
         warnings.append(
             f"Not every explanation has k = {settings.k} features (incomplete={settings.incomplete}). Coverage: "
             f"{_format_shares(coverage, record)}." + _INCOMPLETE_NOTES[settings.incomplete] * bool(is_low)
         )
-    warnings += support_notes(metrics, record)
+    warnings += write_support_notes(metrics, record)
     converged = select_quantity(metrics, Quantity.CONVERGED, record)
     converged = converged[converged["value"] < 1]
     if len(converged):
@@ -54,7 +54,7 @@ def list_warnings(results: StoredRun) -> list[str]:
         warnings.append(f"No intervals: {record.instances:,} instances are too few to resample.")
     if record.metrics_absent:
         warnings.append(f"Not computed: {group_by_reason(record.metrics_absent)}.")
-    warnings += absent_notes(record)
+    warnings += write_absent_notes(record)
     if (record.git_commit or "").endswith("-dirty"):
         warnings.append("The source tree had uncommitted changes.")
     return warnings

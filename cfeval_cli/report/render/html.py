@@ -30,9 +30,9 @@ Terms = Mapping[str, Term]  # by name
 
 def render_html(table: Table, terms: Terms = MappingProxyType({}), *, caption: bool = False) -> Markup:
     """Write a table without its notes; `data-value` is what a script sorts by."""
-    head = Markup("").join(_head(title, "col", terms) for title in table.header)
+    head = Markup("").join(_render_heading(title, "col", terms) for title in table.header)
     bodies = Markup("").join(
-        Markup("<tbody>\n{}</tbody>\n").format(Markup("").join(_row(row, terms) for row in block))
+        Markup("<tbody>\n{}</tbody>\n").format(Markup("").join(_render_row(row, terms) for row in block))
         for block in table.blocks
     )
     across = Markup(" data-across") if table.ranked else ""
@@ -47,13 +47,13 @@ def render_notes(table: Table) -> Markup:
     return Markup("\n").join(Markup('<p class="note">{}</p>').format(escape_controls(note)) for note in table.notes)
 
 
-def _row(row: Row, terms: Terms) -> Markup:
+def _render_row(row: Row, terms: Terms) -> Markup:
     direction = Markup(' data-direction="lower"') if row.title.direction == "lower" else ""
-    cells = Markup("").join(map(_cell, row.cells))
-    return Markup("<tr{}>{}{}</tr>\n").format(direction, _head(row.title, "row", terms), cells)
+    cells = Markup("").join(map(_render_cell, row.cells))
+    return Markup("<tr{}>{}{}</tr>\n").format(direction, _render_heading(row.title, "row", terms), cells)
 
 
-def _head(title: Title, scope: str, terms: Terms) -> Markup:
+def _render_heading(title: Title, scope: str, terms: Terms) -> Markup:
     entry, text = terms.get(title.term or title.name), escape_controls(title.text)
     number = "" if title.number is None else Markup(' data-value="{}"').format(title.number)
     if entry is None:
@@ -71,17 +71,17 @@ def _head(title: Title, scope: str, terms: Terms) -> Markup:
     )
 
 
-def _cell(cell: Cell) -> Markup:
+def _render_cell(cell: Cell) -> Markup:
     attributes = Markup(' class="agrees"') if cell.bold else Markup("")
     if cell.number is not None:
         attributes += Markup(' data-value="{:.6g}"').format(cell.number)
     if cell.is_missing and cell.reason:
         attributes += Markup(' title="{}"').format(escape_controls(cell.reason))
-    content = _content(cell)
+    content = _render_content(cell)
     return Markup("<td{}>{}</td>").format(attributes, Markup("<b>{}</b>").format(content) if cell.bold else content)
 
 
-def _content(cell: Cell) -> Markup:
+def _render_content(cell: Cell) -> Markup:
     """Write the value, then the rank, then the interval, each in an element of its own."""
     if cell.is_range or isinstance(cell.value, str):
         return Markup("{}").format(escape_controls(cell.text))

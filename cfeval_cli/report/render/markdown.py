@@ -14,16 +14,16 @@ def render_markdown(table: Table) -> str:
     lines = [
         _bold(table.title),
         "",
-        _line([_escape(title.text) for title in table.header]),
+        _render_line([_escape(title.text) for title in table.header]),
         "|" + "|".join([" --- "] + [" ---: "] * (len(table.header) - 1)) + "|",
     ]
     for row in table.rows:
         cells = [_bold(cell.text) if cell.bold else _escape(cell.text) for cell in row.cells]
-        lines.append(_line([_escape(row.title.text), *cells]))
-    return "\n".join([*lines, "", *(f"{_paragraph(note)}  " for note in table.notes)]).rstrip() + "\n"
+        lines.append(_render_line([_escape(row.title.text), *cells]))
+    return "\n".join([*lines, "", *(f"{_escape_paragraph(note)}  " for note in table.notes)]).rstrip() + "\n"
 
 
-def _line(cells: Sequence[str]) -> str:
+def _render_line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
@@ -36,7 +36,7 @@ def _bold(text: str) -> str:
     return f"**{inner}**" if inner else ""
 
 
-def _paragraph(text: str) -> str:
+def _escape_paragraph(text: str) -> str:
     """Escape text that begins a line, so that it is no heading, list or rule."""
     return re.sub(
         r"^([#+=-]|\d+(?=[.)]))", lambda m: f"{m[0]}\\" if m[0][0].isdigit() else f"\\{m[0]}", _escape(text).strip()

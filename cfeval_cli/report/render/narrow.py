@@ -19,7 +19,7 @@ _Lines = Sequence[str]
 
 
 @dataclass(frozen=True)
-class _Column:
+class _NarrowColumn:
     """The lines of a heading and of each cell."""
 
     heading: _Lines
@@ -36,7 +36,7 @@ def render_narrow(table: Table, width: int) -> list[Text]:
     """Write a table in lines of at most so many columns of the screen; no word is broken."""
     from rich.text import Text
 
-    columns, more = _fit(table, _make_columns(table), width)
+    columns, more = _fit_columns(table, _make_columns(table), width)
     lines = [Text(line, style="bold") for line in _wrap(escape_controls(table.title), width)]
     if table.rows:
         lines += _write_table(table, columns, width)
@@ -44,25 +44,25 @@ def render_narrow(table: Table, width: int) -> list[Text]:
     return [*lines, *(Text(line, style="dim") for line in notes)]
 
 
-def _make_columns(table: Table) -> list[_Column]:
+def _make_columns(table: Table) -> list[_NarrowColumn]:
     """Return the columns; those that are stacked share one."""
-    columns: list[_Column] = []
+    columns: list[_NarrowColumn] = []
     for i, title in enumerate(table.header[1:]):
         cells = [row.cells[i] for row in table.rows]
         bold = [cell.bold for cell in cells]
         if title.is_stacked and columns:
             last = columns.pop()
-            lines = [[*above, _show(cell.text)] for above, cell in zip(last.cells, cells, strict=True)]
-            columns.append(replace(last, heading=[*last.heading, _show(title.text)], cells=lines))
+            lines = [[*above, _escape(cell.text)] for above, cell in zip(last.cells, cells, strict=True)]
+            columns.append(replace(last, heading=[*last.heading, _escape(title.text)], cells=lines))
         elif i + 2 < len(table.header) and table.header[i + 2].is_stacked:
-            columns.append(_Column([_show(title.text)], [[_show(cell.text)] for cell in cells], bold))
+            columns.append(_NarrowColumn([_escape(title.text)], [[_escape(cell.text)] for cell in cells], bold))
         else:
-            heading = [_show(word) for word in _split_title(title)]
-            columns.append(_Column(heading, [_split_cell(cell) for cell in cells], bold, title.is_explainer))
+            heading = [_escape(word) for word in _split_title(title)]
+            columns.append(_NarrowColumn(heading, [_split_cell(cell) for cell in cells], bold, title.is_explainer))
     return columns
 
 
-def _show(text: str) -> str:
+def _escape(text: str) -> str:
     return escape_controls(text).replace(_NBSP, " ")
 
 
@@ -74,19 +74,19 @@ def _split_cell(cell: Cell) -> list[str]:
     """Return the words of a text, or a number and below it the rank."""
     if isinstance(cell.value, str):
         words = [*cell.value.split(" "), cell.detail] if cell.detail else cell.value.split(" ")
-        return [_show(word) for word in words]
+        return [_escape(word) for word in words]
     if not cell.rank_text or cell.is_missing:
-        return [_show(cell.text)]
-    return [_show(replace(cell, rank=None).text), _show(cell.rank_text)]
+        return [_escape(cell.text)]
+    return [_escape(replace(cell, rank=None).text), _escape(cell.rank_text)]
 
 
-def _fit(table: Table, columns: list[_Column], width: int) -> tuple[list[_Column], list[str]]:
+def _fit_columns(table: Table, columns: list[_NarrowColumn], width: int) -> tuple[list[_NarrowColumn], list[str]]:
     """Keep the names of explainers, or number them, or show ranks alone, or fewer explainers; and a legend."""
     if _fits(table, columns, width):
         return columns, []
     names = [" ".join(column.heading) for column in columns if column.is_explainer]
     legend = ["Columns: " + ", ".join(f"{i} {name}" for i, name in enumerate(names, 1)) + "."] if names else []
-    numbered = _number(columns)
+    numbered = _number_explainers(columns)
     if not names or _fits(table, numbered, width):
         return numbered, legend
     ranks = [replace(c, cells=[lines[-1:] for lines in c.cells]) if c.is_explainer else c for c in numbered]
@@ -95,36 +95,36 @@ def _fit(table: Table, columns: list[_Column], width: int) -> tuple[list[_Column
     shown = len(names)
     while shown > 1 and not _fits(table, ranks, width):
         shown -= 1
-        ranks = _first_explainers(ranks, shown)
+        ranks = _take_first_explainers(ranks, shown)
     return ranks, [*legend, f"Ranks of {shown} of {len(names)} explainers; --full shows all values."]
 
 
-def _number(columns: Sequence[_Column]) -> list[_Column]:
+def _number_explainers(columns: Sequence[_NarrowColumn]) -> list[_NarrowColumn]:
     """Replace the names of explainers by numbers."""
     numbers = iter(range(1, len(columns) + 1))
     return [replace(c, heading=[str(next(numbers))]) if c.is_explainer else c for c in columns]
 
 
-def _first_explainers(columns: Sequence[_Column], count: int) -> list[_Column]:
+def _take_first_explainers(columns: Sequence[_NarrowColumn], count: int) -> list[_NarrowColumn]:
     """Return the columns of the first explainers and those of no explainer."""
     explainers = [column for column in columns if column.is_explainer][:count]
     return [column for column in columns if not column.is_explainer or any(column is shown for shown in explainers)]
 
 
-def _title_width(columns: Sequence[_Column], width: int) -> int:
+def _compute_title_width(columns: Sequence[_NarrowColumn], width: int) -> int:
     """Return how much of the width is left for the titles of rows."""
     return width - sum(column.width + 1 for column in columns)
 
 
-def _fits(table: Table, columns: Sequence[_Column], width: int) -> bool:
+def _fits(table: Table, columns: Sequence[_NarrowColumn], width: int) -> bool:
     longest = max((len(word) for row in table.rows for word in escape_controls(row.title.text).split()), default=0)
-    return _title_width(columns, width) >= max(_MIN_TITLE_WIDTH, longest)
+    return _compute_title_width(columns, width) >= max(_MIN_TITLE_WIDTH, longest)
 
 
-def _write_table(table: Table, columns: Sequence[_Column], width: int) -> list[Text]:
+def _write_table(table: Table, columns: Sequence[_NarrowColumn], width: int) -> list[Text]:
     from rich.text import Text
 
-    titles = [_wrap_title(row, max(_MIN_TITLE_WIDTH, _title_width(columns, width))) for row in table.rows]
+    titles = [_wrap_title(row, max(_MIN_TITLE_WIDTH, _compute_title_width(columns, width))) for row in table.rows]
     first = max((len(line) for lines in titles for line in lines), default=0)
     needed = first + sum(column.width + 1 for column in columns)
     gap = 2 if needed + len(columns) <= width else 1
@@ -144,12 +144,12 @@ def _write_table(table: Table, columns: Sequence[_Column], width: int) -> list[T
     return [*lines, rule]
 
 
-def _place_heading(column: _Column, height: int) -> list[str]:
+def _place_heading(column: _NarrowColumn, height: int) -> list[str]:
     heading = ["", *column.heading] if len(column.heading) < height else [*column.heading]
     return [*[""] * (height - len(heading)), *heading]
 
 
-def _write_row(number: int, title: _Lines, columns: Sequence[_Column], first: int, gap: int) -> list[Text]:
+def _write_row(number: int, title: _Lines, columns: Sequence[_NarrowColumn], first: int, gap: int) -> list[Text]:
     from rich.text import Text
 
     lines = []

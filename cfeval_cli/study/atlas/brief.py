@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cfeval_cli.report.numbers import SHORT
+from cfeval_cli.report.numbers import SHORT_DECIMAL
 from cfeval_cli.report.table import CIRCULAR_MARK, Cell, Row, Table, Title
 from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS
 from cfeval_cli.study.atlas.summary import AtlasSummary, MetricSummary, Pair, QuestionSummary
@@ -37,4 +37,4 @@ def build_brief(summary: AtlasSummary) -> Table:
 def _build_tau_cell(metric: MetricSummary, question: QuestionSummary) -> Cell:
     is_best = question.best is not None and (metric is question.best or metric in question.tied)
     tau, marks = metric.tau, CIRCULAR_MARK * bool(metric.n_circular)
-    return Cell(tau.mean, tau.low, tau.high, marks=marks, bold=is_best, form=SHORT)
+    return Cell(tau.mean, tau.low, tau.high, marks=marks, bold=is_best, form=SHORT_DECIMAL)

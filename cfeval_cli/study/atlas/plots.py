@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cfeval_cli.errors import escape_controls
-from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, add_legend, apply_style, make_figure
+from cfeval_cli.report.plots import COLOURS, INK, PAGE_WIDTH, Plot, add_legend, apply_style, make_figure
 from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS
 from cfeval_cli.study.atlas.summary import AtlasSummary, MetricSummary, Pair, QuestionSummary
 
@@ -36,7 +36,7 @@ def _plot_forest(summary: AtlasSummary) -> Plot:
     for question in questions:
         titles |= {metric.pair: metric.title for metric in question.compared if metric.pair not in titles}
     row_of = {pair: row for row, pair in enumerate(titles)}
-    figure = make_figure(WIDE, 0.9 + 0.19 * max(1, len(row_of)))
+    figure = make_figure(PAGE_WIDTH, 0.9 + 0.19 * max(1, len(row_of)))
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(questions), sharey=True)))
     for axis, question in zip(axes, questions, strict=True):
         metrics = question.compared
@@ -71,7 +71,7 @@ def _plot_forest(summary: AtlasSummary) -> Plot:
 def _plot_variance(summary: AtlasSummary) -> Plot:
     shares = summary.variance[~summary.variance["factor"].str.contains("×")]
     questions = list(dict.fromkeys(shares["question"]))
-    figure = make_figure(WIDE, 0.9 + 0.35 * len(questions))
+    figure = make_figure(PAGE_WIDTH, 0.9 + 0.35 * len(questions))
     axis = figure.subplots(1, 1)
     left = np.zeros(len(questions))
     colours = [*COLOURS[:6], _RESIDUAL_COLOUR]
@@ -96,7 +96,7 @@ def _plot_cost(summary: AtlasSummary) -> Plot:
     """Draw τ against model evaluations."""
     specific = [question for question in summary.questions if question.question != "either"]
     questions = specific or summary.questions
-    figure = make_figure(WIDE, 3.1)
+    figure = make_figure(PAGE_WIDTH, 3.1)
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(questions), sharey=True)))
     for axis, question in zip(axes, questions, strict=True):
         _plot_cost_panel(axis, question)

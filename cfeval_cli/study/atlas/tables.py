@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cfeval_cli.report.numbers import COUNT, P_VALUE, TENTH_PERCENT, fixed
+from cfeval_cli.report.numbers import COUNT, P_VALUE, TENTH_PERCENT, NumberFormat
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import CIRCULAR_MARK, NOT_IDENTIFIABLE_MARK, Cell, Row, Table, Title
 from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS, HierarchicalMean
@@ -18,7 +18,7 @@ QUESTION_TEXTS = {
     "change": "which features would change the prediction",
     "either": "whether the model uses the feature at all",
 }
-_TWO_DIGITS = fixed(2)  # as many as the number of data sets supports
+_TWO_DIGITS = NumberFormat(decimals=2)  # as many as the number of data sets supports
 _MAX_NAMED_METRICS = 5  # in a sentence
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.report.numbers import fixed
+from cfeval_cli.report.numbers import NumberFormat
 from cfeval_cli.report.table import DASH, Cell, Row, Table, Title
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Coefficient, Key, Published
 from cfeval_cli.study.paper.verdicts import LEVEL, Verdict, count_needed_seeds, list_truths
@@ -141,7 +141,7 @@ def _write_notes(published: Published, key: Key, views: Sequence[ComputedView], 
 
 
 def _build_value_cell(value: float, deviation: float = np.nan) -> Cell:
-    return Cell(value, deviation=deviation, form=fixed(4))
+    return Cell(value, deviation=deviation, form=NumberFormat(decimals=4))
 
 
 def _build_ranked_cell(line: Mapping[Any, Any], lines: Sequence[Mapping[Any, Any]], side: str) -> Cell:
@@ -153,7 +153,7 @@ def _build_ranked_cell(line: Mapping[Any, Any], lines: Sequence[Mapping[Any, Any
         rank=rank,
         is_tied=[other[f"{side}_rank"] for other in lines].count(rank) > 1,
         bold=is_cfeval and line["cfeval_rank"] == line["paper_rank"],
-        form=fixed(4),
+        form=NumberFormat(decimals=4),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.numbers import fixed
+from cfeval_cli.report.numbers import NumberFormat
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.wording import join_names
 from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS
@@ -101,7 +101,7 @@ def _build_column(lines: pd.DataFrame, *, with_interval: bool) -> dict[str, Cell
     return {
         line["strategy"]: Cell(
             line["regret"], line["low"] if with_interval else None, line["high"] if with_interval else None,
-            marks=_mark_difference(line), bold=bool(line["regret"] <= lowest), form=fixed(3),
+            marks=_mark_difference(line), bold=bool(line["regret"] <= lowest), form=NumberFormat(decimals=3),
         )
         for line in lines.to_dict("records")
     }  # fmt: skip

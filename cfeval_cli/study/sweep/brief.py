@@ -8,8 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.report.build_brief import build_brief_scores, find_arbitrary, hidden_notes, marks_note
-from cfeval_cli.report.numbers import SHORT, fixed
+from cfeval_cli.report.build_brief import (
+    build_brief_scores,
+    find_arbitrary_metrics,
+    write_hidden_notes,
+    write_marks_note,
+)
+from cfeval_cli.report.numbers import SHORT_DECIMAL, NumberFormat
 from cfeval_cli.report.table import NOT_IDENTIFIABLE_MARK, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, find_low_coverage, get_block, make_metric_title, name_truths
 from cfeval_cli.results.record import RunRecord
@@ -46,18 +51,18 @@ def _build_means(runs: Sequence[SweepRun], metrics: pd.DataFrame, correlations: 
         if len(with_value) and better != "none":
             lines.loc[with_value.index, "rank"] = compute_ranks(with_value["value"].to_numpy(float), better)
     taus = _build_tau_cells(correlations, first)
-    hidden = find_arbitrary(lines, record)
+    hidden = find_arbitrary_metrics(lines, record)
     table = build_brief_scores(_write_title(runs), lines, record, find_low_coverage(lines, record), taus, hidden)
     seeds = ", ".join(str(run.seed) for run in runs)
     close = (
         "the difference from the next better explainer is smaller than the sum of their standard deviations over seeds"
     )
-    notes = [f"Means over {len(runs)} seeds ({seeds}).", marks_note(table, close)]
+    notes = [f"Means over {len(runs)} seeds ({seeds}).", write_marks_note(table, close)]
     if taus:
         has_subset = correlations["subset"].eq(WITHOUT_CONTROLS).any()
         explainers = "without controls" if has_subset else "over all explainers"
         notes.append(f"τ: mean, {explainers}; in brackets its 95 % CI over seeds and instances.")
-    notes += [*table.notes, *hidden_notes(hidden, record), *write_counts_notes(runs, hidden)]
+    notes += [*table.notes, *write_hidden_notes(hidden, record), *write_counts_notes(runs, hidden)]
     return replace(table, notes=[note for note in notes if note])
 
 
@@ -74,7 +79,7 @@ def _build_tau_cells(correlations: pd.DataFrame, record: RunRecord) -> dict[str,
         if len(lines):
             by_question[name] = {
                 (line["metric"], line["variant"]): Cell(
-                    line["mean"], line["low"], line["high"], form=SHORT,
+                    line["mean"], line["low"], line["high"], form=SHORT_DECIMAL,
                     marks=NOT_IDENTIFIABLE_MARK * bool(not pd.isna(line["moves"]) and line["moves"]),
                 )
                 for line in lines.to_dict("records")
@@ -91,7 +96,7 @@ def _build_stability(sweep: Sweep, stability: pd.DataFrame) -> Table:
     questions: dict[str, str] = {}
     for run in sweep.runs:
         questions = {**name_truths(run.record.settings.truth, run.record), **questions}
-    form = fixed(2)
+    form = NumberFormat(decimals=2)
     header = [Title("Metric"), Title("same\u00a0order", ("lowest",))]
     header += [Title(f"τ {questions.get(truth, truth)}") for truth in ranges]
     blocks: dict[str, list[Row]] = {}

@@ -14,7 +14,17 @@ import pandas as pd
 from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
 from cfeval_cli.report.page import build, glossary, methods
-from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, add_legend, apply_style, make_figure, make_panels
+from cfeval_cli.report.plots import (
+    COLOURS,
+    INK,
+    MARKS,
+    PAGE_WIDTH,
+    Plot,
+    add_legend,
+    apply_style,
+    make_figure,
+    make_panels,
+)
 from cfeval_cli.report.table import NOT_IDENTIFIABLE_MARK, Table
 from cfeval_cli.report.titles import Pair, make_metric_title, mark_not_identifiable
 from cfeval_cli.report.wording import join_names
@@ -137,7 +147,7 @@ def _plot_groups(sweep: Sweep, taus: pd.DataFrame, question: str) -> Plot:
     groups = {values: number for number, values in enumerate(sweep.groups)}
     n_columns = min(3, len(groups))
     n_rows = -(-len(groups) // n_columns)
-    figure = make_figure(WIDE, 0.5 + n_rows * (0.45 + 0.17 * len(pairs)))
+    figure = make_figure(PAGE_WIDTH, 0.5 + n_rows * (0.45 + 0.17 * len(pairs)))
     grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
     axes = np.asarray(grid).ravel().tolist()
     group_of_run = [groups[sweep.get_values(run)] for run in sweep.runs]

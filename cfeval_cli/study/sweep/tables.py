@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.report.instance_counts import count_instances, find_usual_counts
-from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE, coverage_notes
-from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, WHOLE, NumberFormat, fixed
+from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE, write_coverage_notes
+from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, WHOLE_NUMBER, NumberFormat
 from cfeval_cli.report.table import DASH, NOT_IDENTIFIABLE_MARK, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import (
     Pair,
@@ -36,7 +36,7 @@ from cfeval_cli.study.words import write_range
 
 RUNS_PART = "runs"  # the part of a report with the list of runs
 _MAX_SHOWN_GROUPS = 3  # with more groups of seeds, their tables are in the files only
-_RUN_FORMATS = {"seed": WHOLE, "test_accuracy": NumberFormat("percent", 2), "instances": COUNT}
+_RUN_FORMATS = {"seed": WHOLE_NUMBER, "test_accuracy": NumberFormat("percent", 2), "instances": COUNT}
 
 
 def build_tables(sweep: Sweep, frames: SweepFrames) -> list[Table]:
@@ -74,7 +74,7 @@ def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, 
     blocks: dict[str, list[Row]] = {}
     for pair in _select_pairs(metrics, record, {first.settings.agreement}):
         entry = record.metrics[pair[0]]
-        form = TENTH_PERCENT if entry.better == "none" else fixed(4)
+        form = TENTH_PERCENT if entry.better == "none" else NumberFormat(decimals=4)
         title = mark_not_identifiable(make_metric_title(*pair, record, star=pair in truths), pair in moving)
         cells = [_build_mean_cell(lines.get((*pair, name)), n_seeds, form) for name in titles]
         blocks.setdefault(get_block(pair[1], entry), []).append(Row(title, cells))
@@ -85,7 +85,7 @@ def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, 
         f"{_explain_missing(metrics, n_seeds)}",
         *_explain_moves("value", bool(moving)),
         *write_counts_notes(runs),
-        *coverage_notes(low_coverage, record),
+        *write_coverage_notes(low_coverage, record),
     ]
     rows, left_out = merge_rows(blocks, ranked=True)
     header = [Title("Metric"), *titles.values()]
@@ -128,9 +128,9 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
             line = lines.get((*pair, truth), empty)
             marks = NOT_IDENTIFIABLE_MARK * bool(not pd.isna(line["moves"]) and line["moves"])
             is_best = bool(line["seeds"]) and (line["mean"], line["ranked"]) == best[truth]
-            cells.append(replace(_build_mean_cell(line, n_seeds, fixed(3)), marks=marks, bold=is_best))
+            cells.append(replace(_build_mean_cell(line, n_seeds, NumberFormat(decimals=3)), marks=marks, bold=is_best))
             if truth in settings.truth:
-                cells += [Cell(line[name], form=fixed(3)) for name in ("between", "within")]
+                cells += [Cell(line[name], form=NumberFormat(decimals=3)) for name in ("between", "within")]
         body.append(Row(make_metric_title(*pair, record), cells))
     notes = [
         f"Kendall's τ with the ground truth ({settings.agreement}) under each of its definitions: mean ± standard "
@@ -173,7 +173,7 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
     leading = {run.record.settings.agreement for run in sweep.runs}
     n_compared = stability["pairs"] + stability["left_out"]
     pairs = _select_pairs(stability[(stability["key"] == ANY_SETTING) & (n_compared > 0)], record, leading)
-    form = fixed(3)
+    form = NumberFormat(decimals=3)
     for pair in pairs:
         cells = []
         for key in keys:
