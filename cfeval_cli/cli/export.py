@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from cfeval_cli.cli.own_configs import list_used_configs
 from cfeval_cli.core import Dataset, Loadable, Split
-from cfeval_cli.core.files import refuse_linked_path, whole_file
+from cfeval_cli.core.files import refuse_linked_path, write_atomically
 from cfeval_cli.errors import UserError, check_int, escape_controls, refuse_exit
 from cfeval_cli.settings import compose
 
@@ -86,7 +86,7 @@ def _read_sample_settings(cfg: DictConfig) -> tuple[int, int | None]:
 
 
 def _write_table(rows: pd.DataFrame, path: Path) -> None:
-    with whole_file(path) as partial:
+    with write_atomically(path) as partial:
         if path.suffix.lower() == ".parquet":
             rows.to_parquet(partial, index=False)
         else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from cfeval_cli.cli.own_configs import OWN_FOLDER
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, make_console
 from cfeval_cli.core import Loadable
-from cfeval_cli.core.files import make_folder, make_subfolder, refuse_linked_path, whole_file
+from cfeval_cli.core.files import make_folder, make_subfolder, refuse_linked_path, write_atomically
 from cfeval_cli.dataset.config_text import describe_class_counts, format_config
 from cfeval_cli.dataset.describe import FileDescription, describe_file
 from cfeval_cli.errors import UserError, escape_controls
@@ -52,7 +52,7 @@ def init_dataset(
     try:
         make_folder(target.parent.parent)
         make_subfolder(target.parent.parent, target.parent.name)
-        with whole_file(target) as partial:
+        with write_atomically(target) as partial:
             partial.write_text(body + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror or error}).") from error

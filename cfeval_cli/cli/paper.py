@@ -57,13 +57,13 @@ def _compare(folders: list[Path], into: Path, tables: list[str], options: Option
 
 
 def _audit(csv: Path | None, md: Path | None, options: Options) -> None:
-    from cfeval_cli.core.files import whole_file
+    from cfeval_cli.core.files import write_atomically
     from cfeval_cli.study.paper.audit import audit_paper
 
     findings = audit_paper()
     for path, text in ((csv, findings.build_frame().to_csv(index=False)), (md, findings.write_markdown())):
         if path is not None:
-            with whole_file(path) as file:
+            with write_atomically(path) as file:
                 file.write_text(text, encoding="utf-8")
     lines = findings.write_lines() if options.full else []
     print_answer([f"Verdict: {findings.summary}.", *lines], findings.build_brief(), [], [], options)

@@ -16,7 +16,7 @@ from cfeval_cli.core.cost import Cost
 from cfeval_cli.core.data import ABSENT, NO_FEATURE, Bools, Codes, Floats, Ints
 from cfeval_cli.core.memory import evaluate_unique_rows
 from cfeval_cli.core.model import (
-    DESCRIPTIONS,
+    ABILITY_DESCRIPTIONS,
     Access,
     BinaryModel,
     Classifier,
@@ -228,7 +228,7 @@ class ModelClient:
 
         return compute
 
-    def evaluate_moved(self, codes: Codes, features: Ints, vectors: Floats, classes: Ints) -> tuple[Ints, Floats]:
+    def evaluate_embeddings(self, codes: Codes, features: Ints, vectors: Floats, classes: Ints) -> tuple[Ints, Floats]:
         """Return predictions (n,) and p(class) after the embeddings of features (n, k) became vectors (n, k, d)."""
         self._count(Access.GRADIENT, len(vectors))
         if isinstance(self._model, HasAnalyticGradient):
@@ -332,7 +332,7 @@ class ModelClient:
     def _require(self, ability: type[_Ability]) -> _Ability:
         """Return the model, or raise a Failure if it lacks an ability."""
         if not isinstance(self._model, ability):
-            raise Failure(f"{self._component} needs {DESCRIPTIONS[ability]}, which this model does not give.")
+            raise Failure(f"{self._component} needs {ABILITY_DESCRIPTIONS[ability]}, which this model does not give.")
         return self._model
 
     def _permit(self, needed: Access) -> None:

@@ -19,34 +19,34 @@ from cfeval_cli.core.model import Access, Model, ModelSpec
 class FittedDistance(Protocol):
     """A distance fitted to a dataset and a model."""
 
-    def between(self, codes: Codes, edited: Codes) -> Floats:
+    def compute_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return the distances (n,) between rows and their edits."""
         ...
 
-    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the distances (n, C) from each row to each of C edits (C, k) of the same k features."""
         ...
 
-    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+    def compute_embedding_distances(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """Return the distances (n,) of rows in which vectors (n, k, d) replace the embeddings of features (n, k)."""
         ...
 
 
 @dataclass(frozen=True)
-class ConstantMeasure:
+class FittedConstant:
     """A distance that is the same for every edit."""
 
     value: float
 
-    def between(self, codes: Codes, edited: Codes) -> Floats:
+    def compute_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return the value for each pair."""
         return np.full(len(codes), self.value)
 
-    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the value for each row and edit."""
         return np.full((len(codes), len(values)), self.value)
 
-    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+    def compute_embedding_distances(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """Return the value for each row."""
         return np.full(len(codes), self.value)
 
@@ -65,7 +65,7 @@ class SearchTask(Batch):
         """The access level of the search."""
         return self.model.access
 
-    def part(self, instances: slice) -> SearchTask:
+    def select_instances(self, instances: slice) -> SearchTask:
         """Return the task for some of the instances."""
         rows = self.take(instances)
         return replace(
@@ -74,7 +74,7 @@ class SearchTask(Batch):
         )  # fmt: skip
 
 
-def editable(dataset: Dataset, features: Ints) -> Ints:
+def select_changeable(dataset: Dataset, features: Ints) -> Ints:
     """Return the features (n, k) that may change, followed by NO_FEATURE."""
     if dataset.is_changeable.all():
         return features
@@ -119,7 +119,7 @@ class Search(ABC):
     """A method to search counterfactuals; its fields are its settings."""
 
     title: ClassVar[str]
-    moves: ClassVar[bool] = False  # whether it edits embeddings instead of values
+    moves_embeddings: ClassVar[bool] = False  # whether it edits embeddings instead of values
 
     @property
     @abstractmethod
@@ -132,7 +132,7 @@ class Search(ABC):
         """The access levels at which it runs, each with its own counterfactuals."""
 
     @property
-    def by_distance(self) -> bool:
+    def uses_distance(self) -> bool:
         """Whether the distance influences which edit is selected."""
         return True
 
@@ -152,14 +152,14 @@ class Search(ABC):
         return Workload()
 
     @abstractmethod
-    def chunk(self, dataset: Dataset, k: int) -> int:
+    def choose_chunk_size(self, dataset: Dataset, k: int) -> int:
         """Return the number of instances per task: enough to be fast, few enough for several workers."""
 
     @abstractmethod
     def find(self, task: SearchTask) -> Counterfactuals:
         """Return one counterfactual for each instance."""
 
-    def limit(self, task: SearchTask) -> Counterfactuals | None:
+    def find_limit(self, task: SearchTask) -> Counterfactuals | None:
         """Return the counterfactuals of unlimited search effort, if they are known without searching; else None."""
         return None
 
@@ -176,15 +176,15 @@ class Distance(ABC):
         """Return the reason why it does not apply to the model and the search; None if it does."""
         return None
 
-    def embeds(self, model: Model, access: Access) -> bool:
+    def uses_embeddings(self, model: Model, access: Access) -> bool:
         """Return whether it uses embeddings of the model, which predictions do not determine."""
         return False
 
-    def of_judges(self) -> Distance:
+    def make_judge_distance(self) -> Distance:
         """Return the distance for judges, which does not use their embeddings."""
         return self
 
-    def preparing(self, dataset: Dataset, model: Model, access: Access) -> int:
+    def estimate_fit_cost(self, dataset: Dataset, model: Model, access: Access) -> int:
         """Return the number of multiplications of `fit`, if they are many."""
         return 0
 

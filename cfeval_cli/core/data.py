@@ -232,7 +232,7 @@ class Dataset:
         columns = dict(enumerate(feature.decoded_array.take(own) for feature, own in pairs))
         return pd.DataFrame(columns).set_axis(self._names, axis=1)
 
-    def with_spellings(self) -> Dataset:
+    def restore_spellings(self) -> Dataset:
         """Return the dataset for a model that reads strings: `decode` restores the original texts.
 
         The codes of the vocabulary, the candidates of a search and the training shares stay the same. Models that
@@ -262,7 +262,7 @@ class Dataset:
         """Return the original words of each text; None for a table."""
         if self.spellings is None or split.spelling_codes is None:
             return None
-        values = self.with_spellings().features[0].values
+        values = self.restore_spellings().features[0].values
         return [[values[code] for code in row if code != ABSENT] for row in split.spelling_codes.tolist()]
 
     @cached_property

@@ -27,7 +27,7 @@ class Batch(Rows):
     seed: int
     component: str
 
-    def rng(self, row: int) -> np.random.Generator:
+    def make_rng(self, row: int) -> np.random.Generator:
         """Return the random generator of one instance."""
         return make_stream(self.seed, self.component, int(self.ids[row]))
 

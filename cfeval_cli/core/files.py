@@ -84,7 +84,7 @@ def restore_working_directory() -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def write_atomically(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place when all has been written; a link there is replaced."""
     refuse_linked_path(path.parent)
     partial = None
@@ -106,7 +106,7 @@ def whole_file(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
-def sweep_partial(folder: Path, names: Container[str] | None = None) -> None:
+def remove_partial_files(folder: Path, names: Container[str] | None = None) -> None:
     """Remove what killed processes left of files that were not whole yet; only for who holds the folder's lock."""
     for path in (*folder.glob(f".*{_PART}"), *folder.glob(f"*/.*{_PART}")):
         match = re.fullmatch(rf"\.(.+)-[a-z0-9_]{{8}}\{_PART}", path.name)
@@ -115,7 +115,7 @@ def sweep_partial(folder: Path, names: Container[str] | None = None) -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
+def lock_folder(folder: Path, *, wait: bool) -> Iterator[bool]:
     """Hold a folder against other processes, as long as one lives; tells whether that succeeded.
 
     The folder itself is locked, so that no file is left behind. Where locks are not known, all is open.
@@ -146,7 +146,7 @@ def hash_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def as_csv(frame: pd.DataFrame) -> str:
+def format_csv(frame: pd.DataFrame) -> str:
     """Return a table as CSV, in which text that a spreadsheet would take for a formula is escaped."""
     import pandas as pd  # importing this module should not import pandas
 

@@ -47,6 +47,6 @@ class Executor(Protocol):
 class JudgeSettings(Protocol):
     """A model of known truth that is evaluated beside the explained model."""
 
-    def trainable(self, explained: Trainable) -> Trainable:
+    def make_trainable(self, explained: Trainable) -> Trainable:
         """Return the settings of the judge for an explained model."""
         ...

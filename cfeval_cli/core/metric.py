@@ -44,7 +44,7 @@ class Score:
     counts: Mapping[str, int] = field(default_factory=dict)  # of method and remark; they are summed over slabs
 
 
-def with_counts(text: str, counts: Mapping[str, int]) -> str:
+def fill_in_counts(text: str, counts: Mapping[str, int]) -> str:
     """Return a method or a remark with its counts filled in."""
     for name, count in counts.items():
         text = text.replace(f"{{{name}}}", f"{count:,}")

@@ -284,7 +284,7 @@ class BlackBox:
         raise TypeError("a black box is a kind of model, not a model")
 
 
-DESCRIPTIONS: dict[Any, str] = {
+ABILITY_DESCRIPTIONS: dict[Any, str] = {
     Classifier: "classes",
     Probabilistic: "probabilities",
     HasEmbeddings: "embeddings",
@@ -352,10 +352,9 @@ class ModelSpec:
         if missing is None:
             return None
         if missing in (Probabilistic, HasAdditiveEffects) and not self.supports(Probabilistic):
-            return (
-                f"needs {DESCRIPTIONS[missing]}, but this model returns labels only: pass predict_proba to compute more"
-            )
-        return f"needs {DESCRIPTIONS[missing]}, which this model ({self.name}) does not give"
+            description = ABILITY_DESCRIPTIONS[missing]
+            return f"needs {description}, but this model returns labels only: pass predict_proba to compute more"
+        return f"needs {ABILITY_DESCRIPTIONS[missing]}, which this model ({self.name}) does not give"
 
     def missing_access_reason(self, access: Access) -> str | None:
         """Return the reason why a component with this access level is not applicable; None if it is."""

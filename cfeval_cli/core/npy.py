@@ -101,7 +101,7 @@ def _layout(head: bytes) -> list[tuple[str, np.dtype[Any], Any, tuple[int, ...],
     return layout
 
 
-def mapped(path: Path) -> NDArray[Any]:
+def memory_map(path: Path) -> NDArray[Any]:
     """Return the memory-mapped array of an .npy file."""
     with path.open("rb") as stream:
         dtype, order, shape, begin = _described(stream.read(_LONGEST + 12))

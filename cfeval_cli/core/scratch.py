@@ -21,7 +21,7 @@ _BLOCK = 1 << 20  # bytes that are written at once
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def slabs(size: int, most: int | None = None) -> Iterator[slice]:
+def iterate_slabs(size: int, most: int | None = None) -> Iterator[slice]:
     """Yield the slices of `size` instances that are processed at a time, at least one."""
     step = most or _SLAB
     return (slice(start, min(size, start + step)) for start in range(0, max(1, size), step))

@@ -22,23 +22,23 @@ _ROWS = 4096  # rows embedded at a time, to bound memory
 class Space(Protocol):
     """Squared Euclidean distances and norms of codes: (n,) for pairs of rows, (n, C) for rows and edits of them."""
 
-    def squared(self, codes: Codes, edited: Codes) -> Floats:
+    def compute_squared_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return the squared distances between rows and their edits."""
         ...
 
-    def norms(self, codes: Codes) -> Floats:
+    def compute_squared_norms(self, codes: Codes) -> Floats:
         """Return the squared norms of rows."""
         ...
 
-    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_squared_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the squared distances from each row to each of C edits (C, k) of the same features."""
         ...
 
-    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_squared_norm_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the squared norms of each row after each edit."""
         ...
 
-    def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+    def compute_differences(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """Return the differences (n, k, d) between vectors and the embeddings of the features (n, k) of each row."""
         ...
 
@@ -49,16 +49,16 @@ class OneHot:
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
 
-    def squared(self, codes: Codes, edited: Codes) -> Floats:
+    def compute_squared_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return 2 for every different value, 1 for features that are absent on one side."""
         sides = (codes != ABSENT).astype(float) + (edited != ABSENT)
         return np.asarray(((codes != edited) * sides).sum(axis=1))
 
-    def norms(self, codes: Codes) -> Floats:
+    def compute_squared_norms(self, codes: Codes) -> Floats:
         """Return the number of present features."""
         return np.asarray((codes != ABSENT).sum(axis=1), dtype=float)
 
-    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_squared_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return 2 for every different value, 1 for features that were absent."""
         squared = np.zeros((len(codes), len(values)))
         for i, j in enumerate(features):
@@ -66,24 +66,24 @@ class OneHot:
             squared += (own != values[:, i]) * (1.0 + (own != ABSENT))
         return squared
 
-    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_squared_norm_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the number of present features after each edit."""
         came = (codes[:, features] == ABSENT).sum(axis=1)
-        return np.repeat((self.norms(codes) + came)[:, None], len(values), axis=1)
+        return np.repeat((self.compute_squared_norms(codes) + came)[:, None], len(values), axis=1)
 
-    def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+    def compute_differences(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """Raise an error: edited embeddings have no one-hot vector."""
         raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=embedding.")
 
-    def rows(self, codes: Codes) -> Floats:
+    def flatten_rows(self, codes: Codes) -> Floats:
         """Return rows as vectors (n, Σ V)."""
-        return self.block(np.arange(codes.shape[1]), codes)
+        return self.flatten_values(np.arange(codes.shape[1]), codes)
 
-    def block(self, features: Ints, values: Codes) -> Floats:
+    def flatten_values(self, features: Ints, values: Codes) -> Floats:
         """Return values of some features as vectors."""
         return np.concatenate([self._part(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
-    def columns(self, features: Ints) -> Ints:
+    def get_columns(self, features: Ints) -> Ints:
         """Return the columns of some features in the vector of a row."""
         ends = np.cumsum([self._size(j) for j in range(self.dataset.n_features)])
         return np.concatenate([np.arange(ends[j] - self._size(int(j)), ends[j]) for j in features])
@@ -112,33 +112,33 @@ class Scaled(OneHot):
         self.line = np.array([feature.is_ordinal for feature in dataset.features])
         self.places = {int(j): _places(dataset, int(j)) for j in np.flatnonzero(self.line)}  # (V, 1) or (V, 2)
 
-    def squared(self, codes: Codes, edited: Codes) -> Floats:
+    def compute_squared_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return the squared differences of ordered values, plus 2 for every different category."""
-        squared = super().squared(codes[:, ~self.line], edited[:, ~self.line])
+        squared = super().compute_squared_distances(codes[:, ~self.line], edited[:, ~self.line])
         for j, places in self.places.items():
             squared += ((places[codes[:, j]] - places[edited[:, j]]) ** 2).sum(axis=1)
         return squared
 
-    def norms(self, codes: Codes) -> Floats:
+    def compute_squared_norms(self, codes: Codes) -> Floats:
         """Return the squared coordinates of ordered values, plus 1 for every present category."""
-        norms = super().norms(codes[:, ~self.line])
+        norms = super().compute_squared_norms(codes[:, ~self.line])
         for j, places in self.places.items():
             norms += (places**2).sum(axis=1)[codes[:, j]]
         return norms
 
-    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_squared_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the squared distances as for pairs of rows."""
         apart = np.flatnonzero(~self.line[features])
-        squared = super().squared_matrix(codes, features[apart], values[:, apart])
+        squared = super().compute_squared_distance_matrix(codes, features[apart], values[:, apart])
         for i in np.flatnonzero(self.line[features]):
             for place in self.places[int(features[i])].T:
                 squared += (place[codes[:, features[i]]][:, None] - place[values[:, i]]) ** 2
         return squared
 
-    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_squared_norm_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the norms of rows with the coordinates of edited values replaced."""
         came = (codes[:, features[~self.line[features]]] == ABSENT).sum(axis=1)
-        norms = np.repeat((self.norms(codes) + came)[:, None], len(values), axis=1)
+        norms = np.repeat((self.compute_squared_norms(codes) + came)[:, None], len(values), axis=1)
         for i in np.flatnonzero(self.line[features]):
             square = (self.places[int(features[i])] ** 2).sum(axis=1)
             norms += square[values[:, i]] - square[codes[:, features[i]]][:, None]
@@ -183,7 +183,7 @@ class Embedding:
     def __init__(self, dataset: Dataset, model: HasEmbeddings) -> None:
         self.dataset, self.model = dataset, model
 
-    def squared(self, codes: Codes, edited: Codes) -> Floats:
+    def compute_squared_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return the squared length of the difference, to which only different values contribute."""
         rows, features = np.divmod(np.flatnonzero(codes != edited), codes.shape[1])
         gap = embed_features(self.model, features, edited[rows, features]) - embed_features(
@@ -192,22 +192,22 @@ class Embedding:
         squared = np.einsum("nd,nd->n", gap, gap)
         return np.bincount(rows, squared, minlength=len(codes)).astype(np.float64, copy=False)
 
-    def norms(self, codes: Codes) -> Floats:
+    def compute_squared_norms(self, codes: Codes) -> Floats:
         """Return the squared lengths."""
         return _in_parts(lambda a: (embed_rows(self.model, a) ** 2).sum(axis=(1, 2)), codes)
 
-    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_squared_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """By matrix products, which may round to 1e-8 where vectors are nearly the same."""
-        own, new = self.block(features, codes[:, features]), self.block(features, values)
+        own, new = self.flatten_values(features, codes[:, features]), self.flatten_values(features, values)
         squared = (own**2).sum(axis=1)[:, None] - 2.0 * own @ new.T + (new**2).sum(axis=1)
         return np.asarray(np.maximum(squared, 0.0))
 
-    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+    def compute_squared_norm_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the norms of rows with the part of the edited features replaced."""
-        own, new = self.block(features, codes[:, features]), self.block(features, values)
-        return np.asarray((self.norms(codes) - (own**2).sum(axis=1))[:, None] + (new**2).sum(axis=1))
+        own, new = self.flatten_values(features, codes[:, features]), self.flatten_values(features, values)
+        return np.asarray((self.compute_squared_norms(codes) - (own**2).sum(axis=1))[:, None] + (new**2).sum(axis=1))
 
-    def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+    def compute_differences(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """Return the differences (n, k, d), zero for NO_FEATURE."""
         own = embed_features(self.model, features.ravel(), np.take_along_axis(codes, features, axis=1).ravel())
         return np.where((features == NO_FEATURE)[:, :, None], 0.0, vectors - own.reshape(vectors.shape))
@@ -217,21 +217,21 @@ class Embedding:
         """The dimension of an embedding."""
         return int(self.model.embed_values(0, np.zeros(1, dtype=np.int32)).shape[1])
 
-    def rows(self, codes: Codes) -> Floats:
+    def flatten_rows(self, codes: Codes) -> Floats:
         """Rows as vectors (n, M·d)."""
         return embed_rows(self.model, codes).reshape(len(codes), -1)
 
-    def block(self, features: Ints, values: Codes) -> Floats:
+    def flatten_values(self, features: Ints, values: Codes) -> Floats:
         """Values of some features as vectors (n, k·d)."""
         return np.concatenate([self.model.embed_values(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
-    def columns(self, features: Ints) -> Ints:
+    def get_columns(self, features: Ints) -> Ints:
         """Return the columns of some features in the vector of a row."""
         return np.asarray(features[:, None] * self.dim + np.arange(self.dim)).ravel()
 
 
 @dataclass(frozen=True)
-class Spaced(Distance):
+class VectorDistance(Distance):
     """A distance that is measured in one of the spaces."""
 
     space: str = "auto"
@@ -242,30 +242,30 @@ class Spaced(Distance):
 
     def not_applicable_reason(self, spec: ModelSpec, search: Search) -> str | None:
         """No embeddings, or embeddings that are moved and have no place in the other spaces."""
-        if search.moves and self.space in ("onehot", "scaled"):
+        if search.moves_embeddings and self.space in ("onehot", "scaled"):
             return f"distance.space={self.space} cannot measure moved embeddings. Use distance.space=auto or embedding."
         if self.space == "embedding" and (reason := spec.missing_ability_reason(HasEmbeddings)):
             return f"distance.space=embedding {reason}. Use distance.space=auto, scaled or onehot."
         return None
 
-    def embeds(self, model: Model, access: Access) -> bool:
+    def uses_embeddings(self, model: Model, access: Access) -> bool:
         """Return whether it uses embeddings of the model, which predictions do not determine."""
         return isinstance(model, HasEmbeddings) and (
             self.space == "embedding" or (self.space == "auto" and access > Access.LABEL)
         )
 
-    def of_judges(self) -> Spaced:
+    def make_judge_distance(self) -> VectorDistance:
         """On the values' own scale, unless a space was chosen."""
         return replace(self, space="scaled") if self.space == "auto" else self
 
 
-def choose(distance: Spaced, dataset: Dataset, model: Model, access: Access) -> OneHot | Embedding:
+def choose_space(distance: VectorDistance, dataset: Dataset, model: Model, access: Access) -> OneHot | Embedding:
     """Return the space of a setting.
 
     auto: the model's embeddings; without them, or with nothing but labels, one-hot codes and, where there are no
     embeddings at all, the values' own scale.
     """
-    if distance.embeds(model, access) and isinstance(model, HasEmbeddings):
+    if distance.uses_embeddings(model, access) and isinstance(model, HasEmbeddings):
         return Embedding(dataset, model)
     if distance.space == "embedding":
         raise UserError("distance.space=embedding needs a model with embeddings. Use distance.space=scaled.")

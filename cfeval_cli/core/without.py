@@ -108,7 +108,7 @@ def _replace_embeddings(model: ModelClient, rows: Rows, gone: Bools, vectors: Fl
         n_removed = max(1, int(gone[batch].sum(axis=1).max(initial=0)))
         order = np.argsort(~gone[batch], axis=1, kind="stable")[:, :n_removed]
         features = np.where(np.take_along_axis(gone[batch], order, axis=1), order, NO_FEATURE)
-        labels, probability[batch] = model.evaluate_moved(
+        labels, probability[batch] = model.evaluate_embeddings(
             rows.codes[batch], features, vectors[features], rows.labels[batch]
         )
         flips[batch] = labels != rows.labels[batch]

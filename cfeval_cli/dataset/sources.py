@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Protocol
 
-from cfeval_cli.core.files import hash_file, locked, make_folder, sweep_partial, whole_file
+from cfeval_cli.core.files import hash_file, lock_folder, make_folder, remove_partial_files, write_atomically
 from cfeval_cli.errors import UserError, escape_controls
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Tar:
         """Download the archive and copy the member, without unpacking anything else."""
         path = scratch / sha256(self.url.encode()).hexdigest()
         if not path.exists():
-            with whole_file(path) as partial:
+            with write_atomically(path) as partial:
                 Url(self.url, self.timeout).fetch(partial, scratch, self.max_archive_bytes)
         # as a stream, which never goes back and so cannot follow circular headers or links
         with tarfile.open(path, mode="r|*") as archive:
@@ -298,7 +298,7 @@ class File:
         pooch.get_logger().setLevel(logging.WARNING)
         fetched = Path(pooch.retrieve(source.label, self.sha256, self.name, scratch, downloader=download))
         digest = hash_file(fetched)
-        with whole_file(path) as partial:
+        with write_atomically(path) as partial:
             fetched.replace(partial)
         log.info("%s: %s bytes from %s", path, f"{path.stat().st_size:,}", source.label)
         _FETCHED_FROM[str(path.absolute()), digest] = source.label
@@ -323,11 +323,11 @@ def find_files(files: Sequence[File], data_dir: Path) -> list[VerifiedFile]:
         try:
             make_folder(data_dir)
             # one process at a time: the others then find what this one has fetched
-            stack.enter_context(locked(data_dir, wait=True))
+            stack.enter_context(lock_folder(data_dir, wait=True))
             local_files = [file.find_local(data_dir) for file in files]
             for leftover in data_dir.glob(".fetch-*"):  # of a process that was killed
                 shutil.rmtree(leftover, ignore_errors=True)
-            sweep_partial(data_dir, [file.name for file in missing])
+            remove_partial_files(data_dir, [file.name for file in missing])
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=data_dir, prefix=".fetch-")))
         except OSError as error:
             raise UserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cfeval_cli.core import Access, Dataset, Distance, FittedDistance, Model
-from cfeval_cli.core.counterfactual import ConstantMeasure
+from cfeval_cli.core.counterfactual import FittedConstant
 from cfeval_cli.errors import check_float
 
 
@@ -25,4 +25,4 @@ class Constant(Distance):
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """Return the constant."""
-        return ConstantMeasure(float(self.value))
+        return FittedConstant(float(self.value))

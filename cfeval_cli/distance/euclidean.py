@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import Access, Codes, Dataset, FittedDistance, Floats, Ints, Model
-from cfeval_cli.core.space import Space, Spaced, choose
+from cfeval_cli.core.space import Space, VectorDistance, choose_space
 
 
 @dataclass(frozen=True)
-class Euclidean(Spaced):
+class Euclidean(VectorDistance):
     """Length of the difference between two inputs."""
 
     def __post_init__(self) -> None:
@@ -24,18 +24,18 @@ class Euclidean(Spaced):
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """Choose the space for the model and the access level."""
-        return _Euclidean(choose(self, dataset, model, access))
+        return _Euclidean(choose_space(self, dataset, model, access))
 
 
 @dataclass(frozen=True)
 class _Euclidean:
     space: Space
 
-    def between(self, codes: Codes, edited: Codes) -> Floats:
-        return np.sqrt(self.space.squared(codes, edited))
+    def compute_distances(self, codes: Codes, edited: Codes) -> Floats:
+        return np.sqrt(self.space.compute_squared_distances(codes, edited))
 
-    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        return np.sqrt(self.space.squared_matrix(codes, features, values))
+    def compute_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        return np.sqrt(self.space.compute_squared_distance_matrix(codes, features, values))
 
-    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
-        return np.asarray(np.sqrt((self.space.gap(codes, features, vectors) ** 2).sum(axis=(1, 2))))
+    def compute_embedding_distances(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        return np.asarray(np.sqrt((self.space.compute_differences(codes, features, vectors) ** 2).sum(axis=(1, 2))))

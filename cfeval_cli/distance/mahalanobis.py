@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import NO_FEATURE, Access, Codes, Dataset, FittedDistance, Floats, Ints, Model
-from cfeval_cli.core.space import Embedding, OneHot, Spaced, choose
+from cfeval_cli.core.space import Embedding, OneHot, VectorDistance, choose_space
 from cfeval_cli.errors import UserError, check_float
 
 _MAX_DIMENSIONS = 5000  # a covariance matrix of 200 MB
 
 
 @dataclass(frozen=True)
-class Mahalanobis(Spaced):
+class Mahalanobis(VectorDistance):
     """Length of the difference between two inputs, scaled by the inverse covariance of the training set.
 
     The covariance S of the training rows is shrunk towards a multiple of the identity,
@@ -32,21 +32,21 @@ class Mahalanobis(Spaced):
         """The name of the distance in captions."""
         return f"mahalanobis distance (space: {self.space}, shrinkage: {self.shrinkage:g})"
 
-    def preparing(self, dataset: Dataset, model: Model, access: Access) -> int:
+    def estimate_fit_cost(self, dataset: Dataset, model: Model, access: Access) -> int:
         """Return the cost of the covariance and its inverse."""
-        size = len(choose(self, dataset, model, access).columns(np.arange(dataset.n_features)))
+        size = len(choose_space(self, dataset, model, access).get_columns(np.arange(dataset.n_features)))
         return size * size * (len(dataset.train) + size)
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """Invert the covariance of the training rows."""
-        space = choose(self, dataset, model, access)
-        size = len(space.columns(np.arange(dataset.n_features)))
+        space = choose_space(self, dataset, model, access)
+        size = len(space.get_columns(np.arange(dataset.n_features)))
         if size > _MAX_DIMENSIONS:
             raise UserError(
                 f"distance=mahalanobis would need a covariance of {size:,} dimensions, over {_MAX_DIMENSIONS:,}. "
                 "Use distance=euclidean or distance=cosine, or distance.space=embedding."
             )
-        covariance = np.cov(space.rows(dataset.train.codes), rowvar=False)
+        covariance = np.cov(space.flatten_rows(dataset.train.codes), rowvar=False)
         target = np.eye(size) * np.trace(covariance) / size
         shrunk = (1.0 - self.shrinkage) * covariance + self.shrinkage * target
         return _Mahalanobis(space, np.linalg.inv(shrunk))
@@ -57,19 +57,19 @@ class _Mahalanobis:
     space: OneHot | Embedding
     precision: Floats  # (D, D)
 
-    def between(self, codes: Codes, edited: Codes) -> Floats:
-        gap = self.space.rows(edited) - self.space.rows(codes)
+    def compute_distances(self, codes: Codes, edited: Codes) -> Floats:
+        gap = self.space.flatten_rows(edited) - self.space.flatten_rows(codes)
         return np.asarray(np.sqrt(np.einsum("nd,de,ne->n", gap, self.precision, gap, optimize=True)))
 
-    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        own, new = self.space.block(features, codes[:, features]), self.space.block(features, values)
-        columns = self.space.columns(features)
+    def compute_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        own, new = self.space.flatten_values(features, codes[:, features]), self.space.flatten_values(features, values)
+        columns = self.space.get_columns(features)
         precision = self.precision[np.ix_(columns, columns)]
         squared = ((own @ precision) * own).sum(axis=1)[:, None] - 2.0 * own @ precision @ new.T
         return np.asarray(np.sqrt(np.maximum(squared + ((new @ precision) * new).sum(axis=1), 0.0)))
 
-    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
-        gap = self.space.gap(codes, features, vectors)
+    def compute_embedding_distances(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        gap = self.space.compute_differences(codes, features, vectors)
         n, _, dim = gap.shape
         full = np.zeros((n, self.precision.shape[0] // dim, dim))
         rows, positions = np.nonzero(features != NO_FEATURE)

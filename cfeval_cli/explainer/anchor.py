@@ -74,7 +74,7 @@ class Anchor(Explainer):
             rules = []
             for i, label in enumerate(batch.labels.tolist()):
                 # The type of generator that the package uses, with a seed for each instance.
-                draw, features = prepare_draw(batch.codes[i], np.random.RandomState(draw_seed(batch.rng(i))))
+                draw, features = prepare_draw(batch.codes[i], np.random.RandomState(draw_seed(batch.make_rng(i))))
 
                 def sample(parts: list[int], size: int, draw: Draw = draw, label: int = label) -> tuple[Bools, Bools]:
                     holds, make_rows = draw(parts, size)

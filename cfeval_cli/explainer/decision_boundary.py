@@ -70,7 +70,7 @@ class DecisionBoundary(Explainer):
             rows: list[list[tuple[int, float]]] = []
             for i in range(len(batch)):
                 codes = batch.codes[i]
-                samples = self._draw_edits(codes, draw_other, batch.rng(i), dataset.is_changeable)
+                samples = self._draw_edits(codes, draw_other, batch.make_rng(i), dataset.is_changeable)
                 flips = samples[model.predict_labels(samples) != batch.labels[i]]
                 rows.append(_explain_by_flips(codes, int(batch.labels[i]), flips, model) if len(flips) else [])
             return Explanation.from_lists(rows)

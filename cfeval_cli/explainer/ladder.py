@@ -47,7 +47,7 @@ class Rung(Explainer):
         def explain(batch: Batch) -> Explanation:
             truth = self.truth.compute_masked_importance(dataset, model, batch)
             # Each quality level and instance has its own stream: the levels are independent, as real explainers are.
-            draws = np.stack([batch.rng(i).random(dataset.n_features + 1) for i in range(len(batch))])
+            draws = np.stack([batch.make_rng(i).random(dataset.n_features + 1) for i in range(len(batch))])
             scores = np.where(draws[:, :1] < self.quality_level, truth, draws[:, 1:])
             return Explanation.from_scores(scores, batch.codes != ABSENT)
 

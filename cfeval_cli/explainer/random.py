@@ -22,7 +22,7 @@ class Random(Explainer):
         """Return the function that draws an order for each instance."""
 
         def explain(batch: Batch) -> Explanation:
-            scores = np.stack([batch.rng(i).random(dataset.n_features) for i in range(len(batch))])
+            scores = np.stack([batch.make_rng(i).random(dataset.n_features) for i in range(len(batch))])
             return Explanation.from_scores(scores, batch.codes != ABSENT)
 
         return explain

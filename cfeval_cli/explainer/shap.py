@@ -139,7 +139,7 @@ class Shap(Explainer):
         def compute_scores(batch: Batch) -> Floats:
             scores = np.zeros(batch.codes.shape)
             for i, codes in enumerate(batch.codes):
-                random = np.random.RandomState(draw_seed(batch.rng(i)))  # the generator of the package
+                random = np.random.RandomState(draw_seed(batch.make_rng(i)))  # the generator of the package
                 scores[i] = estimate(codes, int(batch.labels[i]), pad_background(codes, rows), random)
             return scores
 

@@ -21,6 +21,6 @@ class Judge:
         if not isinstance(self.distill, bool):
             raise ValueError(f"distill must be true or false, not {self.distill!r}")
 
-    def trainable(self, explained: Trainable) -> Trainable:
+    def make_trainable(self, explained: Trainable) -> Trainable:
         """Return the settings of the judge for an explained model."""
         return Distilled(self.model, explained) if self.distill else self.model

@@ -63,7 +63,10 @@ class Axe(Metric):
             np.add.at(counts, (train_inverse.ravel(), classes), 1.0)
             points, inverse = np.unique(inputs.codes[rows[members]][:, features], axis=0, return_inverse=True)
             votes = compute_class_shares(
-                space.block(features, points), space.block(features, train_points), counts, self.neighbours
+                space.flatten_values(features, points),
+                space.flatten_values(features, train_points),
+                counts,
+                self.neighbours,
             )
             accuracy[members] = _compute_vote_accuracy(votes[inverse.ravel()], inputs.labels[rows[members]])
         return accuracy

@@ -21,7 +21,7 @@ from cfeval_cli.core import (
     Score,
     SearchTask,
 )
-from cfeval_cli.core.counterfactual import ConstantMeasure, Search, editable
+from cfeval_cli.core.counterfactual import FittedConstant, Search, select_changeable
 from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.memory import make_set_keys
 from cfeval_cli.core.single import find_best_edit, find_single_edit
@@ -105,8 +105,8 @@ class Frozen(Metric):
             features = np.take_along_axis(features, np.argsort(features == NO_FEATURE, axis=1, kind="stable"), axis=1)
             task = SearchTask(
                 inputs.ids[instances], inputs.codes[instances], inputs.labels[instances], seed=0, component=self.name,
-                features=editable(inputs.dataset, features), dataset=inputs.dataset, model=inputs.model,
-                measure=ConstantMeasure(1.0),
+                features=select_changeable(inputs.dataset, features), dataset=inputs.dataset, model=inputs.model,
+                measure=FittedConstant(1.0),
             )  # fmt: skip
             flips[start : start + step] = self.search.find(task).flipped.reshape(len(batch), len(sets))
         return flips

@@ -61,10 +61,10 @@ class Plausible(Metric):
     def _compute_votes(self, inputs: MetricInput, codes: Codes) -> Floats:
         """Return the share of each class (n, C) among the nearest training rows."""
         train, classes, space = inputs.memory.get_or_create("training rows", lambda: _embed_training_rows(inputs))
-        return compute_class_shares(space.rows(codes), train, classes, self.neighbours)
+        return compute_class_shares(space.flatten_rows(codes), train, classes, self.neighbours)
 
 
 def _embed_training_rows(inputs: MetricInput) -> tuple[Floats, Floats, Scaled]:
     """Return the training rows as points, their predicted classes one-hot encoded (N, C), and the space."""
     space, codes = Scaled(inputs.dataset), inputs.dataset.train.codes
-    return space.rows(codes), np.eye(len(inputs.dataset.classes))[predict_training_classes(inputs)], space
+    return space.flatten_rows(codes), np.eye(len(inputs.dataset.classes))[predict_training_classes(inputs)], space

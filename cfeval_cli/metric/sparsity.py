@@ -73,7 +73,7 @@ class Redundant(FeatureCountMetric):
             moved = counterfactuals.features[rows].copy()
             moved[np.arange(len(rows)), columns] = NO_FEATURE
             vectors = counterfactuals.vectors[rows]
-            labels_after_reset = inputs.model.evaluate_moved(inputs.codes[rows], moved, vectors, labels)[0]
+            labels_after_reset = inputs.model.evaluate_embeddings(inputs.codes[rows], moved, vectors, labels)[0]
         else:
             raise ValueError("counterfactuals must have codes or vectors")
         return np.bincount(rows, labels_after_reset != labels, minlength=len(inputs)).astype(np.float64)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import NO_FEATURE, Arrays, Cache, Cost, Executor, Ints, Section
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.core.scratch import Scratch, slabs
+from cfeval_cli.core.scratch import Scratch, iterate_slabs
 from cfeval_cli.errors import Failure, UserError, describe_error
 from cfeval_cli.seeding import make_stream
 
@@ -169,7 +169,7 @@ class JoinedResults:
             return self._scratch.blank((self._size, *array.shape[1:]), array.dtype)
         shape = (self._size, *np.maximum(joined.shape[1:], array.shape[1:]).tolist())
         widened = self._scratch.blank(shape, np.result_type(joined, array))
-        for slab in slabs(self._size):
+        for slab in iterate_slabs(self._size):
             _write(widened, slab, joined[slab])
             self._scratch.release()
         return widened
@@ -241,7 +241,7 @@ def draw_verified_instances(seed: int, name: str, cached: Ints, from_workers: In
 def _look_up(computation: ChunkedComputation[Any], cache: Cache, joined: JoinedResults) -> Ints:
     """Join the cached results, and return the units that have none."""
     missing = []
-    for slab in slabs(computation.n_units, max(1, LOOKUP_INSTANCES // computation.unit_size)):
+    for slab in iterate_slabs(computation.n_units, max(1, LOOKUP_INSTANCES // computation.unit_size)):
         units = range(slab.start, slab.stop)
         keys = computation.compute_keys(units)
         entries = cache.get(computation.section, keys)

@@ -27,4 +27,4 @@ def load_dataset(plan: Plan) -> Dataset:
 
 def restore_original_texts(model: Trainable, dataset: Dataset) -> Dataset:
     """Return the dataset as the model reads it: a model trained outside cfeval reads the original texts."""
-    return dataset.with_spellings() if isinstance(model, PretrainedModel) else dataset
+    return dataset.restore_spellings() if isinstance(model, PretrainedModel) else dataset

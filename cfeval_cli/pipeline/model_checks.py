@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, ModelSpec, Probabilistic, Rows
-from cfeval_cli.core.scratch import slabs
+from cfeval_cli.core.scratch import iterate_slabs
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.external import (
     N_PROBE_ROWS,
@@ -75,7 +75,7 @@ def evaluate_model(model: Model, dataset: Dataset, codes: Codes) -> Floats:
 
 def compute_predictions(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:
     """Return the predicted classes (n,), and the probabilities (n, C) unless the model gives labels only."""
-    batches = slabs(len(codes), MAX_ROWS_PER_CALL)
+    batches = iterate_slabs(len(codes), MAX_ROWS_PER_CALL)
     probabilities = np.concatenate([evaluate_model(model, dataset, codes[batch]) for batch in batches])
     labels = np.argmax(probabilities, axis=1).astype(np.int64)
     return labels, probabilities if isinstance(model, Probabilistic) else None

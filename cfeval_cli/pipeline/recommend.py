@@ -35,9 +35,9 @@ def plan_judge(plan: Plan, judge: JudgeSettings) -> Plan:
         raise UserError("judge=[…]: no explainer of this run can explain another model.")
     return replace(
         plan,
-        model=judge.trainable(plan.model),
+        model=judge.make_trainable(plan.model),
         explainers=explainers,
-        distance=plan.distance if plan.search.moves else plan.distance.of_judges(),
+        distance=plan.distance if plan.search.moves_embeddings else plan.distance.make_judge_distance(),
         judges={},
         settings=plan.settings.model_copy(update=_OMITTED),
     )

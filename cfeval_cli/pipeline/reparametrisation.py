@@ -200,13 +200,13 @@ class _Sample:
             self._create_task(self.context, level, self.context.distances[level], probed)
             for level in self._searched_levels
         ]
-        return any(self.context.plan.search.limit(task) is None for task in tasks)
+        return any(self.context.plan.search.find_limit(task) is None for task in tasks)
 
     def choose_n_draws(self, n_kinds: int) -> int:
         """Return how often each change is drawn: as the settings say, or less if distances or searches take long."""
         plan, dataset, model = self.context.plan, self.context.dataset, self.context.model
-        levels = [level for level in self.context.distances if plan.distance.embeds(model, level)]
-        multiplications = n_kinds * sum(plan.distance.preparing(dataset, model, level) for level in levels)
+        levels = [level for level in self.context.distances if plan.distance.uses_embeddings(model, level)]
+        multiplications = n_kinds * sum(plan.distance.estimate_fit_cost(dataset, model, level) for level in levels)
         requested = plan.settings.reparametrisations
         affordable = max(_MIN_DRAWS, _MAX_MULTIPLICATIONS // max(1, multiplications))
         return min(requested, affordable, _MAX_SEARCHED_DRAWS if self.must_search else requested)
@@ -269,7 +269,7 @@ class _Sample:
         context, plan, ledger = self.context, self.context.plan, self._inspections
         levels = tuple(
             level for level in context.distances
-            if plan.distance.embeds(context.model, level) or ledger.get_depth(get_stream_name(level)) >= depth
+            if plan.distance.uses_embeddings(context.model, level) or ledger.get_depth(get_stream_name(level)) >= depth
         )  # fmt: skip
         removals = tuple(name for name in context.removals if ledger.get_depth(f"removal.{name}") >= depth)
         truths = tuple(name for name in plan.truths if ledger.get_depth(f"truth.{name}") >= depth)
@@ -297,9 +297,9 @@ class _Sample:
         """Return the run's counterfactuals with their new distances; others where the search could find others."""
         edits, search = self.edits[level], context.plan.search
         if edits.codes is not None and level not in self._searched_levels:
-            return replace(edits, distance=distance.between(self.rows.codes, edits.codes))
+            return replace(edits, distance=distance.compute_distances(self.rows.codes, edits.codes))
         task = self._create_task(context, level, distance)
-        return search.limit(task) or search.find(task)
+        return search.find_limit(task) or search.find(task)
 
     def _create_task(
         self, context: RunContext, level: Access, distance: FittedDistance, part: slice = slice(None)
@@ -331,7 +331,7 @@ class _Sample:
         return {
             level for level in context.distances
             if self._inspections.get_depth(get_stream_name(level)) > InspectionDepth.PREDICTIONS
-            or (search.by_distance and context.plan.distance.embeds(context.model, level))
+            or (search.uses_distance and context.plan.distance.uses_embeddings(context.model, level))
         }  # fmt: skip
 
     @cached_property

@@ -27,8 +27,8 @@ from cfeval_cli.core import (
     Score,
 )  # fmt: skip
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.core.metric import with_counts
-from cfeval_cli.core.scratch import ScratchArrays, slabs
+from cfeval_cli.core.metric import fill_in_counts
+from cfeval_cli.core.scratch import ScratchArrays, iterate_slabs
 from cfeval_cli.pipeline.circularity import mark_circular_rows
 from cfeval_cli.pipeline.context import RunContext, index_without_copy
 from cfeval_cli.pipeline.search import Edits, find_explained
@@ -48,7 +48,7 @@ def compute_scores(
     all_positions = np.arange(size)
     selections = {name: _Selection.of(features, all_positions) for name, features in selected.items()}
     arrays, builders = ScratchArrays[tuple[ScoreKey, str]](context.scratch, size), dict[ScoreKey, _ScoreBuilder]()
-    for slab in slabs(size):
+    for slab in iterate_slabs(size):
         if slab.start:
             context.answer_cache.clear()  # no metric needs answers for the instances of an earlier slab
         inputs = {
@@ -169,7 +169,7 @@ class _ScoreBuilder:
         if kinds == {"explained"}:
             return selection.positions
         parts = []
-        for slab, (kind, listed) in zip(slabs(len(all_positions)), self.support, strict=True):
+        for slab, (kind, listed) in zip(iterate_slabs(len(all_positions)), self.support, strict=True):
             explained = selection.positions[selection.within(slab)]
             parts.append({"all": all_positions[slab], "explained": explained, "listed": listed}[kind])
         return np.concatenate(parts)
@@ -183,8 +183,8 @@ class _ScoreBuilder:
             "control": explainer.is_control, "better": metric.better, "role": metric.role,
             "quantity": metric.quantity, "access": metric.access.name.lower(), "low": low, "high": high,
             "empty": metric.zero_denominator_note,
-            "note": self.reason, "method": with_counts(self.method, self.counts),
-            "remark": with_counts(self.remark, self.counts),
+            "note": self.reason, "method": fill_in_counts(self.method, self.counts),
+            "remark": fill_in_counts(self.remark, self.counts),
         }  # fmt: skip
 
 

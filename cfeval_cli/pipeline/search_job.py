@@ -25,7 +25,7 @@ from cfeval_cli.core import (
     SearchTask,
     Section,
 )
-from cfeval_cli.core.counterfactual import editable
+from cfeval_cli.core.counterfactual import select_changeable
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.chunks import (
@@ -72,7 +72,7 @@ def find_counterfactuals(
     scratch: Scratch | None = None,
 ) -> JoinedResults:
     """Find counterfactuals of all instances; the arrays of the result are the fields of `Counterfactuals`."""
-    unit_size = job.search.chunk(job.dataset, job.features.shape[1])
+    unit_size = job.search.choose_chunk_size(job.dataset, job.features.shape[1])
     inputs = (job.rows.ids, job.rows.labels, job.rows.codes, job.features)
     computation = ChunkedComputation(job.component, job, _search_chunk, inputs, section, unit_size)
     return compute_in_chunks(computation, executor, cache, advance, scratch or Scratch())
@@ -91,7 +91,7 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
         if edits.codes is not None:
             labels, probability = client.predict_with_proba(edits.codes, rows.labels)
         elif edits.vectors is not None:
-            labels, probability = client.evaluate_moved(rows.codes, edits.features, edits.vectors, rows.labels)
+            labels, probability = client.evaluate_embeddings(rows.codes, edits.features, edits.vectors, rows.labels)
         else:
             continue
         classes = np.array(job.dataset.classes)
@@ -118,7 +118,7 @@ def _search_chunk(job: SearchJob, positions: Ints) -> list[UnitResult]:
         rows.labels,
         seed=job.seed,
         component=job.component,
-        features=editable(job.dataset, job.features[positions]),
+        features=select_changeable(job.dataset, job.features[positions]),
         dataset=job.dataset,
         model=ledger.open_client(job.model, job.access, job.component, padded=job.dataset.padded),
         measure=job.distance,

@@ -20,7 +20,7 @@ def estimate_search(context: RunContext, features: Ints, seconds_per_row: float)
     search = context.plan.search
     workload = search.estimate_workload(context.dataset, features)
     # Such models evaluate edits in a fraction of the time that whole rows take.
-    is_fast = isinstance(context.model, HasAnalyticGradient if search.moves else SupportsEdits)
+    is_fast = isinstance(context.model, HasAnalyticGradient if search.moves_embeddings else SupportsEdits)
     seconds = None if workload.evaluations is None or is_fast else workload.evaluations * seconds_per_row
     return TimeEstimate(" or ".join([*workload.settings, "n_explain"]), seconds)
 

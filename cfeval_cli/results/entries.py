@@ -26,7 +26,7 @@ from cfeval_cli.core import (
     TruthEstimate,
 )
 from cfeval_cli.core.fingerprint import get_version
-from cfeval_cli.core.scratch import Scratch, slabs
+from cfeval_cli.core.scratch import Scratch, iterate_slabs
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.results.validation import SCHEMA_VERSION
 from cfeval_cli.settings.plan import Plan
@@ -122,7 +122,7 @@ def describe_dataset(dataset: Dataset, stored: Sequence[Split]) -> dict[str, Any
         "name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes),
         "features": features, "values": list(lists), "unknown": dataset.mask_code, "fitted": dict(dataset.fitted),
     }  # fmt: skip
-    if dataset.spellings is not None and dataset.with_spellings() is dataset:
+    if dataset.spellings is not None and dataset.restore_spellings() is dataset:
         content["spellings"] = _describe_spellings(dataset.spellings, [split.codes for split in stored])
     return content
 
@@ -147,7 +147,7 @@ def build_truth_entries(
     updated = dict(entries)
     for name, estimate in truth.items():
         n_instances = 0
-        for slab in slabs(len(estimate.importance)):
+        for slab in iterate_slabs(len(estimate.importance)):
             n_instances += int((~np.isnan(estimate.importance[slab]).all(axis=1)).sum())
             scratch.release()
         facts = {"exact": estimate.error is None, "how": estimate.method, "instances": n_instances}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core.files import as_csv, hash_file, make_subfolder, whole_file
+from cfeval_cli.core.files import format_csv, hash_file, make_subfolder, write_atomically
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure
 
@@ -32,7 +32,7 @@ class ResultFiles:
         try:
             if "/" in name:  # the run's own folder is not made again if it was removed
                 make_subfolder(self.path, str(Path(name).parent))
-            with whole_file(self.path / name) as partial:
+            with write_atomically(self.path / name) as partial:
                 yield partial
         except FileNotFoundError as error:
             if self.path.is_dir():
@@ -65,7 +65,7 @@ class ResultFiles:
     def write_frame(self, name: str, frame: pd.DataFrame) -> None:
         """Write a table, in the format of the file's suffix."""
         if name.endswith(".csv"):
-            self.write_bytes(name, as_csv(frame).encode("utf-8"))
+            self.write_bytes(name, format_csv(frame).encode("utf-8"))
         else:
             self.write(name, lambda path: frame.to_parquet(path, index=False))
 

@@ -33,7 +33,7 @@ from cfeval_cli.core import (
     Split,
     TruthEstimate,
 )
-from cfeval_cli.core.files import locked, make_subfolder, refuse_links, sweep_partial
+from cfeval_cli.core.files import lock_folder, make_subfolder, refuse_links, remove_partial_files
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import entries, resume, tables
@@ -83,7 +83,7 @@ class RunFolder:
     def open(self) -> Iterator[None]:
         """Lock the folder against other runs, and write a first record."""
         with _lock(self.path, "another run is writing to {}. Wait for it, or choose another hydra.run.dir."):
-            sweep_partial(self.path)
+            remove_partial_files(self.path)
             if not (self.path / RECORD).exists():
                 self._refuse_foreign_files()
                 self._is_new = True
@@ -378,7 +378,7 @@ def _write_record(files: ResultFiles, record: RunRecord) -> RunRecord:
 @contextlib.contextmanager
 def _lock(path: Path, message: str) -> Iterator[None]:
     """Hold a folder against other processes; UserError with the message if one holds it, or if it contains links."""
-    with locked(path, wait=False) as is_held:
+    with lock_folder(path, wait=False) as is_held:
         if not is_held:
             raise UserError(message.format(path))
         refuse_links(path)

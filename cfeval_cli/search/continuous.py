@@ -20,7 +20,7 @@ from cfeval_cli.core import (
     Workload,
 )
 from cfeval_cli.errors import check_float, check_int, check_option
-from cfeval_cli.search.edit import embed_selected_features, evaluate_moved_embeddings
+from cfeval_cli.search.edit import embed_selected_features, evaluate_edited_embeddings
 from cfeval_cli.seeding import use_one_thread
 
 # Maps vectors (m, k, d) and the numbers (m,) of their starts to values (m,) and gradients (m, k, d).
@@ -47,7 +47,7 @@ class Continuous(Search):
 
     title = "cont."
     levels = (Access.GRADIENT,)
-    moves = True
+    moves_embeddings = True
 
     def __post_init__(self) -> None:
         check_float("alpha", self.alpha, 0, open_low=True)
@@ -67,7 +67,7 @@ class Continuous(Search):
         """Return the largest number of steps of all starts; starts that converge take fewer."""
         return Workload(self.restarts * self.steps, ("search.restarts", "search.steps"))
 
-    def chunk(self, dataset: Dataset, k: int) -> int:
+    def choose_chunk_size(self, dataset: Dataset, k: int) -> int:
         """Return the number of instances in one call."""
         return 512
 
@@ -79,13 +79,13 @@ class Continuous(Search):
         vectors, converged, steps = [own[:0]], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]
         with use_one_thread():
             for batch in (slice(start, start + batch_size) for start in range(0, len(task.ids), batch_size)):
-                batch_vectors, batch_converged, batch_steps = self._optimize(task.part(batch), own[batch])
+                batch_vectors, batch_converged, batch_steps = self._optimize(task.select_instances(batch), own[batch])
                 vectors.append(batch_vectors)
                 converged.append(batch_converged)
                 steps.append(batch_steps)
-            return evaluate_moved_embeddings(task, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
+            return evaluate_edited_embeddings(task, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
 
-    def limit(self, task: SearchTask) -> Counterfactuals | None:
+    def find_limit(self, task: SearchTask) -> Counterfactuals | None:
         """Return the global optimum of a linear model: it lies along w, at a distance that solves a scalar problem."""
         if not task.model.has_linear_logit:
             return None
@@ -96,12 +96,12 @@ class Continuous(Search):
         step = _solve_scalar_problem(-direction * logits, length, self.alpha) * direction
         step = np.divide(step, length, out=np.zeros_like(length), where=length > 0)
         vectors = embed_selected_features(task) + step[:, None, None] * weights
-        return evaluate_moved_embeddings(task, vectors, np.ones(len(length), dtype=bool))
+        return evaluate_edited_embeddings(task, vectors, np.ones(len(length), dtype=bool))
 
     def _optimize(self, task: SearchTask, own: Floats) -> tuple[Floats, Bools, Ints]:
         """Return the embeddings (n, k, d) of the best start of each instance, whether it converged, and its steps."""
         spread = self.start * self.alpha**0.5
-        noise = np.stack([task.rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
+        noise = np.stack([task.make_rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
         noise *= (task.features != NO_FEATURE)[:, None, :, None]
         rows = np.repeat(np.arange(len(own)), self.restarts)
         compute_probability = task.model.make_gradient_function(task.codes, task.features, task.labels, self.alpha)

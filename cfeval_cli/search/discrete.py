@@ -26,7 +26,7 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.client import apply_edits
 from cfeval_cli.errors import Failure, UserError, check_int, check_option
-from cfeval_cli.search.edit import evaluate_exchanged_values
+from cfeval_cli.search.edit import evaluate_edited_values
 from cfeval_cli.seeding import draw_uniforms
 
 # Tiers of candidates: a candidate in a lower tier is better at any cost.
@@ -72,7 +72,7 @@ class Discrete(Search):
         return (Access.LABEL, Access.PROBABILITY)
 
     @property
-    def by_distance(self) -> bool:
+    def uses_distance(self) -> bool:
         """Whether distances decide which combination is picked."""
         return self.pick == "nearest"
 
@@ -103,7 +103,7 @@ class Discrete(Search):
         settings += ["k"] if k > 1 else []
         return Workload(float(sizes[features].prod(axis=1).mean()) if len(features) else 0.0, tuple(settings))
 
-    def chunk(self, dataset: Dataset, k: int) -> int:
+    def choose_chunk_size(self, dataset: Dataset, k: int) -> int:
         """Return the number of instances in one call, which have about a million candidates."""
         sizes = sorted((_count_values(dataset, j, k) for j in range(dataset.n_features)), reverse=True)
         return int(min(4096, max(16, _CHUNK_CANDIDATES // prod(sizes[:k]))))
@@ -122,7 +122,7 @@ class Discrete(Search):
         for i, column in enumerate(task.features.T):
             rows = np.flatnonzero(column != NO_FEATURE)
             edited[rows, column[rows]] = values[rows, i]
-        return evaluate_exchanged_values(task, edited, self.max_batch_rows)
+        return evaluate_edited_values(task, edited, self.max_batch_rows)
 
     def _rate(self, task: SearchTask, candidates: _Candidates, batch: _CandidateBatch) -> tuple[Ints, Floats, Codes]:
         """Return the best tier of each instance, and the cost (inf outside this tier) and values of each candidate."""
@@ -157,7 +157,9 @@ class Discrete(Search):
         """Return the distance of each candidate; instances with the same features may share their candidates."""
         if candidates.own_position is not None:
             rows = np.broadcast_to(batch.rows, len(values))
-            return task.measure.between(task.codes[rows], apply_edits(task.codes, task.features, rows, values))
+            return task.measure.compute_distances(
+                task.codes[rows], apply_edits(task.codes, task.features, rows, values)
+            )
         distances = np.zeros(len(values))
         features = task.features[batch.instances]
         groups, group_numbers = np.unique(features, axis=0, return_inverse=True)
@@ -169,7 +171,7 @@ class Discrete(Search):
             if is_feature.any():
                 shared = values[is_member][:size, is_feature]
                 codes = task.codes[batch.instances][members]
-                distances[is_member] = task.measure.matrix(codes, group[is_feature], shared).ravel()
+                distances[is_member] = task.measure.compute_distance_matrix(codes, group[is_feature], shared).ravel()
         return distances
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Bools, Codes, Counterfactuals, Floats, Ints, SearchTask
 
 
-def evaluate_exchanged_values(task: SearchTask, edited: Codes, max_batch_rows: int) -> Counterfactuals:
+def evaluate_edited_values(task: SearchTask, edited: Codes, max_batch_rows: int) -> Counterfactuals:
     """Return the counterfactuals that exchange the values of some features, evaluated in batches."""
     batches = [slice(start, start + max_batch_rows) for start in range(0, len(edited), max_batch_rows)]
     predictions = [task.model.predict_with_proba(edited[batch], task.labels[batch]) for batch in batches]
@@ -17,22 +17,22 @@ def evaluate_exchanged_values(task: SearchTask, edited: Codes, max_batch_rows: i
         features=task.features,
         labels=labels,
         flipped=labels != task.labels,
-        distance=task.measure.between(task.codes, edited),
+        distance=task.measure.compute_distances(task.codes, edited),
         probability=np.concatenate([np.zeros(0), *probabilities]) if task.access >= Access.PROBABILITY else None,
         codes=edited,
     )
 
 
-def evaluate_moved_embeddings(
+def evaluate_edited_embeddings(
     task: SearchTask, vectors: Floats, converged: Bools, steps: Ints | None = None
 ) -> Counterfactuals:
     """Return the counterfactuals that move the embeddings of the selected features to `vectors` (n, k, d)."""
-    labels, probability = task.model.evaluate_moved(task.codes, task.features, vectors, task.labels)
+    labels, probability = task.model.evaluate_embeddings(task.codes, task.features, vectors, task.labels)
     return Counterfactuals(
         features=task.features,
         labels=labels,
         flipped=labels != task.labels,
-        distance=task.measure.moved(task.codes, task.features, vectors),
+        distance=task.measure.compute_embedding_distances(task.codes, task.features, vectors),
         probability=probability,
         vectors=vectors,
         converged=converged,

@@ -19,7 +19,7 @@ from cfeval_cli.core import (
     Workload,
 )
 from cfeval_cli.errors import check_float
-from cfeval_cli.search.edit import embed_selected_features, evaluate_moved_embeddings
+from cfeval_cli.search.edit import embed_selected_features, evaluate_edited_embeddings
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Exact(Search):
 
     title = "exact"
     levels = (Access.GRADIENT,)
-    moves = True
+    moves_embeddings = True
 
     def __post_init__(self) -> None:
         check_float("margin", self.margin, 0, open_low=True)
@@ -54,7 +54,7 @@ class Exact(Search):
         """Return one evaluation."""
         return Workload(1)
 
-    def chunk(self, dataset: Dataset, k: int) -> int:
+    def choose_chunk_size(self, dataset: Dataset, k: int) -> int:
         """Return the number of instances in one call."""
         return 4096
 
@@ -66,8 +66,8 @@ class Exact(Search):
         target = np.where(task.labels == 1, -self.margin, self.margin)
         step = np.divide(target - logits, squared, out=np.zeros_like(logits), where=squared > 0)
         vectors = embed_selected_features(task) + step[:, None, None] * weights
-        return evaluate_moved_embeddings(task, vectors, squared > 0)
+        return evaluate_edited_embeddings(task, vectors, squared > 0)
 
-    def limit(self, task: SearchTask) -> Counterfactuals | None:
+    def find_limit(self, task: SearchTask) -> Counterfactuals | None:
         """Return the same counterfactuals, because the closed form has no search effort."""
         return self.find(task)

@@ -129,7 +129,7 @@ class Plan:
         if reason := self.search.not_applicable_reason(spec):
             raise UserError(f"search: {self.search.label} {reason}.")
         for feature in spec.dataset.features:
-            if self.search.moves and feature.allowed_change in ("up", "down"):
+            if self.search.moves_embeddings and feature.allowed_change in ("up", "down"):
                 raise UserError(
                     f"dataset.only.{feature.name}={feature.allowed_change}: a moved embedding goes neither up nor "
                     "down. Use search=discrete, or dataset.immutable."

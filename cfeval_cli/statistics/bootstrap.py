@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.core import Bools, Floats
-from cfeval_cli.core.scratch import slabs
+from cfeval_cli.core.scratch import iterate_slabs
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL
 
@@ -110,7 +110,7 @@ def compute_resampled_sums(
     """
     sums = [[np.zeros((0, matrix(slice(0, 0)).shape[1]))] for matrix in matrices]
     for counts in draw_counts(size, resamples, seed):
-        for slab in slabs(size, _INSTANCES_PER_SLAB):
+        for slab in iterate_slabs(size, _INSTANCES_PER_SLAB):
             weights = counts[:, slab].astype(np.float64)
             for blocks, matrix in zip(sums, matrices, strict=True):
                 summand = weights @ matrix(slab)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.core import Bools, Floats, Ints
-from cfeval_cli.core.scratch import Scratch, ScratchArrays, slabs
+from cfeval_cli.core.scratch import Scratch, ScratchArrays, iterate_slabs
 from cfeval_cli.statistics.bootstrap import Bootstrap, compute_resampled_sums, divide_halves
 from cfeval_cli.statistics.correlation import RankedFamily
 from cfeval_cli.statistics.ranking import compute_ranks
@@ -94,7 +94,7 @@ class _PairCounts:
     @property
     def slabs(self) -> Iterator[slice]:
         """All instances; the memory of each slab is released before the next."""
-        for slab in slabs(self.n_instances, _INSTANCES_PER_SLAB):
+        for slab in iterate_slabs(self.n_instances, _INSTANCES_PER_SLAB):
             yield slab
             self.scratch.release()
 

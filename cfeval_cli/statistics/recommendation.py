@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import NO_FEATURE, Floats, Ints
-from cfeval_cli.core.scratch import slabs
+from cfeval_cli.core.scratch import iterate_slabs
 from cfeval_cli.statistics.bootstrap import MIN_INSTANCES, Bootstrap
 from cfeval_cli.statistics.explainer_comparison import ExplainerComparison, compare_explainers
 from cfeval_cli.statistics.scores import Scores
@@ -204,7 +204,7 @@ def find_disagreements(named: Mapping[str, Ints], ids: Ints, width: int) -> list
     """
     if len(named) < 2 or not len(ids):
         return []
-    far = np.concatenate([_apart([of[slab] for of in named.values()], width) for slab in slabs(len(ids))])
+    far = np.concatenate([_apart([of[slab] for of in named.values()], width) for slab in iterate_slabs(len(ids))])
     order = np.lexsort((ids, -np.round(far, 9)))[:_SHOWN]
     return [
         {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from cfeval_cli.core.files import make_folder, whole_file
+from cfeval_cli.core.files import make_folder, write_atomically
 from cfeval_cli.errors import UserError
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.folder import JUDGES_FOLDER
@@ -59,5 +59,5 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
     """Write text files by name; each is complete or keeps its earlier content."""
     make_folder(folder)
     for name, text in texts.items():
-        with whole_file(folder / name) as partial:
+        with write_atomically(folder / name) as partial:
             partial.write_text(text, encoding="utf-8")

@@ -27,7 +27,9 @@ def check_distance(distance: Distance, problems: Sequence[Problem] | None = None
     name = type(distance).__name__
     require(isinstance(distance, Distance), f"{name} must derive from cfeval_cli.core.Distance.")
     require_text(distance.label, f"{name}.label")
-    require(isinstance(distance.of_judges(), Distance), f"{name}.of_judges() must return a Distance.")
+    require(
+        isinstance(distance.make_judge_distance(), Distance), f"{name}.make_judge_distance() must return a Distance."
+    )
     applicable = [
         problem
         for problem in (make_problems() if problems is None else problems)
@@ -45,9 +47,9 @@ def check_distance(distance: Distance, problems: Sequence[Problem] | None = None
 
 def _check_on(distance: Distance, problem: Problem, level: Access) -> None:
     name = f"{type(distance).__name__} with {level.name.lower()} access on {problem.name}"
-    embeds = distance.embeds(problem.model, level)
+    embeds = distance.uses_embeddings(problem.model, level)
     require(isinstance(embeds, bool), f"{name}: embeds() must return True or False.")
-    cost = distance.preparing(problem.dataset, problem.model, level)
+    cost = distance.estimate_fit_cost(problem.dataset, problem.model, level)
     require(isinstance(cost, int) and cost >= 0, f"{name}: preparing() must be a number of operations, not {cost!r}.")
     with generator_untouched(name):
         measure, other = (distance.fit(problem.dataset, problem.model, level) for _ in range(2))
@@ -62,21 +64,21 @@ def _check_measure(
     edited = np.repeat(codes[:, None], len(values), axis=1)
     edited[:, :, features] = values
     rows, edits = np.repeat(codes, len(values), axis=0), edited.reshape(-1, codes.shape[1])
-    between = measure.between(rows, edits)
+    between = measure.compute_distances(rows, edits)
     require_array(between, (len(rows),), "f", f"{name}: between()")
     require(np.isfinite(between).all() and (between >= 0).all(), f"{name}: distances must be finite and not negative.")
-    require_equal(between, other.between(rows, edits), f"{name} gives other distances a second time.")
-    reverse = measure.between(rows[::-1], edits[::-1])[::-1]
+    require_equal(between, other.compute_distances(rows, edits), f"{name} gives other distances a second time.")
+    reverse = measure.compute_distances(rows[::-1], edits[::-1])[::-1]
     require_equal(between, reverse, f"{name} gives other distances in another order.")
-    alone = measure.between(rows[:1], edits[:1])
+    alone = measure.compute_distances(rows[:1], edits[:1])
     require_equal(between[:1], alone, f"{name} gives another distance for a pair alone.")
-    matrix = measure.matrix(codes, features, values)
+    matrix = measure.compute_distance_matrix(codes, features, values)
     require_array(matrix, (len(codes), len(values)), "f", f"{name}: matrix()")
     require_equal(matrix.ravel(), between, f"{name}: matrix() and between() disagree.", _CLOSE)
     if is_moved and isinstance(problem.model, HasEmbeddings):
         first = edited[:, 0]
         vectors = np.stack([problem.model.embed_values(j, first[:, j]) for j in features.tolist()], axis=1)
-        moved = measure.moved(codes, np.tile(features, (len(codes), 1)), vectors)
+        moved = measure.compute_embedding_distances(codes, np.tile(features, (len(codes), 1)), vectors)
         require_array(moved, (len(codes),), "f", f"{name}: moved()")
         require_equal(
             moved, matrix[:, 0], f"{name}: moved() and between() disagree about the embeddings of values.", _CLOSE

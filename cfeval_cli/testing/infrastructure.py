@@ -26,8 +26,8 @@ from cfeval_cli.testing.require import require
 def check_judge(judge: JudgeSettings, problems: Sequence[Problem] | None = None) -> None:
     """Check that a judge is a model whose true reasons are known, of at least one of the problems."""
     name = type(judge).__name__
-    model = judge.trainable(TreeSettings())
-    require(isinstance(model, Trainable), f"{name}.trainable() must return settings with fit(dataset, seed).")
+    model = judge.make_trainable(TreeSettings())
+    require(isinstance(model, Trainable), f"{name}.make_trainable() must return settings with fit(dataset, seed).")
     subjects = [
         ModelSpec.from_settings(problem.dataset, model)
         for problem in (make_problems() if problems is None else problems)

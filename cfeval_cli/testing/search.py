@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, FittedDistance, Ints, Search, SearchTask, Workload
-from cfeval_cli.core.counterfactual import editable
+from cfeval_cli.core.counterfactual import select_changeable
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.testing.problems import Problem, make_problems
 from cfeval_cli.testing.require import (
@@ -42,7 +42,7 @@ def check_search(search: Search, problems: Sequence[Problem] | None = None) -> N
     require(applicable, f"{name} refuses all of the problems, pass others.")
     for problem in applicable:
         search.check(problem.dataset, 2)
-        require(search.chunk(problem.dataset, 2) >= 1, f"{name}.chunk() must be at least 1.")
+        require(search.choose_chunk_size(problem.dataset, 2) >= 1, f"{name}.choose_chunk_size() must be at least 1.")
         for level in search.levels:
             if problem.spec.missing_access_reason(level) is None:
                 _check_on(search, problem, level)
@@ -68,7 +68,7 @@ def _make_task(problem: Problem, features: Ints, level: Access, order: Ints, mea
     rows = problem.rows.take(order)
     return SearchTask(
         rows.ids, rows.codes, rows.labels, rows.probability if level >= Access.PROBABILITY else None, seed=0,
-        component="search", features=editable(problem.dataset, features[order]), dataset=problem.dataset,
+        component="search", features=select_changeable(problem.dataset, features[order]), dataset=problem.dataset,
         model=problem.make_client(level), measure=measure,
     )  # fmt: skip
 

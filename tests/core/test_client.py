@@ -37,7 +37,7 @@ CALLS = {
         lambda g: g.embed_values(0, CODES[:, 0]),
         lambda g: g.embed_features(CODES[:, 0] * 0, CODES[:, 0]),
         lambda g: g.make_gradient_function(CODES, FEATURES, OF, 1.0)(ROWS, VECTORS),
-        lambda g: g.evaluate_moved(CODES, FEATURES, VECTORS, OF),
+        lambda g: g.evaluate_embeddings(CODES, FEATURES, VECTORS, OF),
         lambda g: g.compute_linear_logits(CODES),
     ],
     Access.WHITE_BOX: [
@@ -111,7 +111,7 @@ def test_every_row_is_counted_on_the_askers_account(model):
         (0, lambda: made.embed_rows(CODES)),
         (0, lambda: made.make_gradient_function(CODES, FEATURES, OF, 1.0)),
         (5, lambda: made.make_gradient_function(CODES, FEATURES, OF, 1.0)(ROWS[:5], VECTORS[:5])),
-        (20, lambda: made.evaluate_moved(CODES, FEATURES, VECTORS, OF)),
+        (20, lambda: made.evaluate_embeddings(CODES, FEATURES, VECTORS, OF)),
     ):
         call()
         counted += rows
@@ -170,7 +170,7 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
     expected = model.predict_proba_embedded(torch.as_tensor(whole)).numpy()
     assert told[0][0] == pytest.approx(expected[np.arange(5), of[rows]])
     for made in (one, two):
-        said, left = made.evaluate_moved(codes[rows], features[rows], vectors, of[rows])
+        said, left = made.evaluate_embeddings(codes[rows], features[rows], vectors, of[rows])
         assert left == pytest.approx(expected[np.arange(5), of[rows]])
         clear = np.abs(expected[:, 1] - 0.5) > 1e-9
         assert (said[clear] == expected.argmax(axis=1)[clear]).all()

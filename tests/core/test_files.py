@@ -8,25 +8,25 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import npy
 from cfeval_cli.core.files import (
-    as_csv,
+    format_csv,
     hash_file,
-    locked,
+    lock_folder,
     make_folder,
     make_subfolder,
     refuse_links,
-    sweep_partial,
-    whole_file,
+    remove_partial_files,
+    write_atomically,
 )
 from cfeval_cli.errors import UserError
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.txt"
-    with pytest.raises(RuntimeError), whole_file(path) as partial:
+    with pytest.raises(RuntimeError), write_atomically(path) as partial:
         partial.write_text("half")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
-    with whole_file(path) as partial:
+    with write_atomically(path) as partial:
         partial.write_text("whole")
         assert not path.exists()
     assert path.read_text() == "whole" and path.stat().st_mode & 0o400
@@ -36,19 +36,19 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
 def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path):
     for name in (".a.txt-abcd1234.part", ".mine.part", "b.part"):
         (tmp_path / name).touch()
-    sweep_partial(tmp_path)
+    remove_partial_files(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.part", "b.part"]
 
 
 def test_a_folder_is_held_by_one(tmp_path):
-    with locked(tmp_path, wait=False) as first, locked(tmp_path, wait=False) as second:
+    with lock_folder(tmp_path, wait=False) as first, lock_folder(tmp_path, wait=False) as second:
         assert first and not second
-    with locked(tmp_path, wait=False) as again:
+    with lock_folder(tmp_path, wait=False) as again:
         assert again
 
 
 def test_a_spreadsheet_sees_no_formula():
-    text = as_csv(pd.DataFrame({"=a": ["=1+1", "-0.5", "@x", "plain"], "n": [1.0, 2, 3, 4]}))
+    text = format_csv(pd.DataFrame({"=a": ["=1+1", "-0.5", "@x", "plain"], "n": [1.0, 2, 3, 4]}))
     assert text == "'=a,n\n'=1+1,1.0\n-0.5,2.0\n'@x,3.0\nplain,4.0\n"
 
 
@@ -70,7 +70,7 @@ def test_a_table_without_formulas_is_written_as_pandas_does(data):
         f"{kind} {i}": pd.Series(cells, dtype=kind) for i, (kind, cells) in enumerate(zip(kinds, drawn, strict=True))
     }
     frame = pd.DataFrame(columns)
-    assert as_csv(frame) == frame.to_csv(index=False)
+    assert format_csv(frame) == frame.to_csv(index=False)
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
@@ -79,7 +79,7 @@ def test_arrays_come_back_as_they_were(tmp_path):
     found = npy.read(tmp_path / "x.npz")
     assert set(found) == set(arrays) and all(np.array_equal(found[name], arrays[name]) for name in arrays)
     np.save(tmp_path / "y.npy", arrays["a"])
-    assert np.array_equal(npy.mapped(tmp_path / "y.npy"), arrays["a"])
+    assert np.array_equal(npy.memory_map(tmp_path / "y.npy"), arrays["a"])
     with pytest.raises(ValueError, match="damaged"):
         npy.load((tmp_path / "y.npy").open("rb"))
 
@@ -92,7 +92,7 @@ def test_no_writer_follows_a_link(tmp_path, monkeypatch):
     (folder / "file").symlink_to(outside / "file")
     with pytest.raises(UserError, match=f"{folder / 'file'} is a symbolic link"):
         refuse_links(tmp_path)
-    with whole_file(folder / "file") as partial:
+    with write_atomically(folder / "file") as partial:
         partial.write_text("after")
     assert (outside / "file").read_text() == "before" and (folder / "file").read_text() == "after"
     refuse_links(tmp_path)

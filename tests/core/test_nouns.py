@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.core.cost import Cost
-from cfeval_cli.core.counterfactual import Counterfactuals, Distance, Search, editable
+from cfeval_cli.core.counterfactual import Counterfactuals, Distance, Search, select_changeable
 from cfeval_cli.core.data import ABSENT, NO_FEATURE, Feature, Rows
 from cfeval_cli.core.explanation import Batch, Explainer, ExplainerResult, Explanation, mark_selected
 from cfeval_cli.core.metric import Metric, MetricInput
@@ -84,7 +84,7 @@ def test_where_a_value_may_go_is_what_the_constraint_says(seed):
     assert dataset.is_changeable.tolist() == [feature.allowed_change != "none" for feature in dataset.features]
     asked = choose_features(dataset, 3, seed)
     asked[::2, -1] = NO_FEATURE
-    for before, after in zip(asked, editable(dataset, asked), strict=True):
+    for before, after in zip(asked, select_changeable(dataset, asked), strict=True):
         kept = [j for j in before if j != NO_FEATURE and dataset.is_changeable[j]]
         assert after.tolist() == kept + [NO_FEATURE] * (3 - len(kept))
     free = make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4)
@@ -129,12 +129,12 @@ def test_each_instance_has_a_stream_of_its_own():
     alone = Batch(np.array([9]), np.zeros((1, 1), np.int32), np.zeros(1, int), seed=1, component="explainer.x")
     other = replace(alone, component="explainer.y")
     draws = [
-        batch.rng(0).random(),
-        batch.rng(1).random(),
-        other.rng(0).random(),
-        replace(alone, seed=2).rng(0).random(),
+        batch.make_rng(0).random(),
+        batch.make_rng(1).random(),
+        other.make_rng(0).random(),
+        replace(alone, seed=2).make_rng(0).random(),
     ]
-    assert len(set(draws)) == 4 and alone.rng(0).random() == draws[1]
+    assert len(set(draws)) == 4 and alone.make_rng(0).random() == draws[1]
 
 
 def test_reasons_are_told_with_how_often():
@@ -145,7 +145,7 @@ def test_reasons_are_told_with_how_often():
 def test_parts_of_a_task_and_of_what_was_found_fit_together():
     dataset = make_dataset([3, 4], n=10)
     task = make_task(dataset, make_linear(dataset), choose_features(dataset, 1, 0), Access.LABEL)
-    part = task.part(slice(2, 5))
+    part = task.select_instances(slice(2, 5))
     assert len(part) == 3 and (part.features == task.features[2:5]).all() and part.access is Access.LABEL
     assert part.measure is task.measure and (part.ids == task.ids[2:5]).all()
 

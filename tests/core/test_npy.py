@@ -39,11 +39,11 @@ def test_what_is_saved_is_loaded(tmp_path):
 
 def test_a_file_can_be_mapped(tmp_path):
     np.save(tmp_path / "x.npy", ARRAYS["a"])
-    assert np.array_equal(npy.mapped(tmp_path / "x.npy"), ARRAYS["a"])
+    assert np.array_equal(npy.memory_map(tmp_path / "x.npy"), ARRAYS["a"])
     body = (tmp_path / "x.npy").read_bytes()
     (tmp_path / "x.npy").write_bytes(body[:-8])
     with pytest.raises(ValueError, match="header tells of 96 bytes, and it has 88"):
-        npy.mapped(tmp_path / "x.npy")
+        npy.memory_map(tmp_path / "x.npy")
 
 
 def test_objects_and_sizes_that_are_not_true_are_refused():

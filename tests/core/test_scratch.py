@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import scratch as module
-from cfeval_cli.core.scratch import Scratch, ScratchArrays, slabs
+from cfeval_cli.core.scratch import Scratch, ScratchArrays, iterate_slabs
 
 linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks the system what the process holds")
 
 
 @given(st.integers(0, 100), st.integers(1, 30))
 def test_slabs_have_every_instance_once_and_in_order(size, most):
-    parts = [np.arange(size)[slab] for slab in slabs(size, most)]
+    parts = [np.arange(size)[slab] for slab in iterate_slabs(size, most)]
     assert np.concatenate(parts).tolist() == list(range(size)) and all(len(part) <= most for part in parts)
-    assert all(slab.stop <= size for slab in slabs(size, most)) and parts  # one at least, though it be empty
+    assert all(slab.stop <= size for slab in iterate_slabs(size, most)) and parts  # one at least, though it be empty
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 700), min_size=1, max_size=5), st.sampled_from([0, 300, 9999]))

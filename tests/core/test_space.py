@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cfeval_cli.core import Access, BlackBox, ModelSpec
-from cfeval_cli.core.space import Embedding, OneHot, Scaled, choose
+from cfeval_cli.core.space import Embedding, OneHot, Scaled, choose_space
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import UserError
 from cfeval_cli.search.continuous import Continuous
@@ -19,15 +19,15 @@ class Black:
 
 
 def test_auto_is_one_hot_with_labels_and_the_values_own_scale_without_embeddings():
-    assert isinstance(choose(Euclidean("auto"), DATASET, MODEL, Access.LABEL), OneHot)
-    assert isinstance(choose(Euclidean("auto"), DATASET, MODEL, Access.PROBABILITY), Embedding)
-    assert isinstance(choose(Euclidean("auto"), DATASET, Black(), Access.PROBABILITY), Scaled)
-    assert isinstance(choose(Euclidean("scaled"), DATASET, MODEL, Access.PROBABILITY), Scaled)
-    assert not isinstance(choose(Euclidean("auto"), DATASET, MODEL, Access.LABEL), Scaled)
-    assert isinstance(choose(Euclidean("embedding"), DATASET, MODEL, Access.LABEL), Embedding)
-    assert isinstance(choose(Euclidean("onehot"), DATASET, MODEL, Access.GRADIENT), OneHot)
+    assert isinstance(choose_space(Euclidean("auto"), DATASET, MODEL, Access.LABEL), OneHot)
+    assert isinstance(choose_space(Euclidean("auto"), DATASET, MODEL, Access.PROBABILITY), Embedding)
+    assert isinstance(choose_space(Euclidean("auto"), DATASET, Black(), Access.PROBABILITY), Scaled)
+    assert isinstance(choose_space(Euclidean("scaled"), DATASET, MODEL, Access.PROBABILITY), Scaled)
+    assert not isinstance(choose_space(Euclidean("auto"), DATASET, MODEL, Access.LABEL), Scaled)
+    assert isinstance(choose_space(Euclidean("embedding"), DATASET, MODEL, Access.LABEL), Embedding)
+    assert isinstance(choose_space(Euclidean("onehot"), DATASET, MODEL, Access.GRADIENT), OneHot)
     with pytest.raises(UserError, match="needs a model with embeddings"):
-        choose(Euclidean("embedding"), DATASET, Black(), Access.PROBABILITY)
+        choose_space(Euclidean("embedding"), DATASET, Black(), Access.PROBABILITY)
 
 
 def test_what_a_space_cannot_measure_is_refused_before_training():

@@ -309,7 +309,7 @@ def test_with_spellings_decode_restores_every_original_text(tmp_path, tokens):
     data = make_text_dataset(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens=tokens).load(
         tmp_path, 0
     )
-    spelled = data.with_spellings()
+    spelled = data.restore_spellings()
     for before, split in zip(
         (data.train, data.validation, data.test), (spelled.train, spelled.validation, spelled.test), strict=True
     ):
@@ -321,7 +321,7 @@ def test_with_spellings_decode_restores_every_original_text(tmp_path, tokens):
     assert spelled.get_values(0).tolist() == data.get_values(0).tolist()
     assert spelled.candidates is data.candidates and spelled.mask == data.mask
     assert np.flatnonzero(spelled.frequencies[0]).tolist() == np.flatnonzero(data.frequencies[0]).tolist()
-    assert spelled.with_spellings() is spelled
+    assert spelled.restore_spellings() is spelled
 
 
 def test_edit_preserves_the_rest_of_the_text(tmp_path):
@@ -329,7 +329,7 @@ def test_edit_preserves_the_rest_of_the_text(tmp_path):
     data = make_text_dataset(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens="words").load(
         tmp_path, 0
     )
-    spelled = data.with_spellings()
+    spelled = data.restore_spellings()
     i = next(i for i, row in enumerate(spelled.train.ids) if texts[row] == ORIGINALS[0])
     codes = spelled.train.codes[i].copy()
     words = data.split_words(spelled.train)[i]
@@ -352,7 +352,7 @@ def test_words_after_max_tokens_are_no_features_but_stay_in_the_text(tmp_path, c
     (message,) = caplog.messages
     n_cut = sum(len(_split_words(text)) > 3 for text in texts)
     assert f"{n_cut} of {len(texts)} texts have more than max_tokens=3 words" in message and "never features" in message
-    data = plain.with_spellings()
+    data = plain.restore_spellings()
     assert data.n_features == 3
     for split in (data.train, data.validation, data.test):
         assert list(split.texts) == [texts[i] for i in split.ids] == data.decode(split.codes)

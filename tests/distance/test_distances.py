@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, BlackBox, ModelSpec
-from cfeval_cli.core.space import Embedding, OneHot, choose
+from cfeval_cli.core.space import Embedding, OneHot, choose_space
 from cfeval_cli.distance.constant import Constant
 from cfeval_cli.distance.cosine import Cosine
 from cfeval_cli.distance.euclidean import Euclidean
@@ -89,11 +89,11 @@ def test_distances_equal_their_definitions(problem, space, kind, seed):
     features = rng.permutation(dataset.n_features)[:k]
     sizes = [len(dataset.features[j].values) for j in features]
     values = np.stack([rng.integers(0, size, 5) for size in sizes], axis=1).astype(np.int32)
-    matrix = measure.matrix(codes, features, values)
+    matrix = measure.compute_distance_matrix(codes, features, values)
     for c, new in enumerate(values):
         edited = codes.copy()
         edited[:, features] = new
-        between = measure.between(codes, edited)
+        between = measure.compute_distances(codes, edited)
         for i, row in enumerate(codes):
             a, b = (vector(dataset, model, space, r) for r in (row, edited[i]))
             assert between[i] == pytest.approx(expected(a, b), abs=1e-9)
@@ -107,11 +107,13 @@ def test_numbers_with_zero_median_distance_are_scaled_by_their_deviation():
     feature = replace(dataset.features[0], kind="number", numbers=numbers)
     dataset = replace(dataset, features=(feature,), train=replace(dataset.train, codes=codes))
     told = Euclidean("scaled").fit(dataset, make_linear(dataset), Access.LABEL)
-    assert told.between(codes[:1], codes[4:]) == pytest.approx(5 / 2)  # the deviation of 0, 0, 0, 0, 5 is 2
+    assert told.compute_distances(codes[:1], codes[4:]) == pytest.approx(5 / 2)  # the deviation of 0, 0, 0, 0, 5 is 2
     same = replace(dataset, train=replace(dataset.train, codes=codes[:1].repeat(5, axis=0)))
-    assert Euclidean("scaled").fit(same, None, Access.LABEL).between(codes[:1], codes[4:]) == pytest.approx(5)
+    assert Euclidean("scaled").fit(same, None, Access.LABEL).compute_distances(codes[:1], codes[4:]) == pytest.approx(5)
     huge = replace(dataset, features=(replace(feature, numbers=numbers * 1e300),))
-    assert Euclidean("scaled").fit(huge, None, Access.LABEL).between(codes[:1], codes[4:]) == pytest.approx(5 / 2)
+    assert Euclidean("scaled").fit(huge, None, Access.LABEL).compute_distances(codes[:1], codes[4:]) == pytest.approx(
+        5 / 2
+    )
 
 
 @given(problems(n=8, absent=0.2), st.sampled_from([Euclidean, Cosine, Mahalanobis, Constant]), st.integers(0, 99))
@@ -129,7 +131,7 @@ def test_distances_of_moved_embeddings_equal_the_definitions(problem, kind, seed
     if k > 1:
         features[::2, -1] = NO_FEATURE
     vectors = rng.normal(size=(len(codes), k, 2))
-    told = measure.moved(codes, features, vectors)
+    told = measure.compute_embedding_distances(codes, features, vectors)
     for i, row in enumerate(codes):
         before = vector(dataset, model, "embedding", row)
         after = before.copy().reshape(-1, 2)
@@ -143,7 +145,7 @@ def test_one_hot_space_refuses_moved_embeddings():
     dataset = make_dataset([3, 3])
     measure = Euclidean("onehot").fit(dataset, make_linear(dataset), Access.GRADIENT)
     with pytest.raises(UserError, match=r"distance\.space=onehot"):
-        measure.moved(dataset.test.codes, np.zeros((20, 1), int), np.zeros((20, 1, 2)))
+        measure.compute_embedding_distances(dataset.test.codes, np.zeros((20, 1), int), np.zeros((20, 1, 2)))
 
 
 def test_distance_of_one_change_is_the_square_root_of_two_with_label_access():
@@ -152,8 +154,10 @@ def test_distance_of_one_change_is_the_square_root_of_two_with_label_access():
     codes = dataset.test.codes
     edited = codes.copy()
     edited[:, 1] = (edited[:, 1] + 1) % 4
-    assert Euclidean().fit(dataset, model, Access.LABEL).between(codes, edited) == pytest.approx(2**0.5, abs=0)
-    more = Euclidean().fit(dataset, model, Access.PROBABILITY).between(codes, edited)
+    assert Euclidean().fit(dataset, model, Access.LABEL).compute_distances(codes, edited) == pytest.approx(
+        2**0.5, abs=0
+    )
+    more = Euclidean().fit(dataset, model, Access.PROBABILITY).compute_distances(codes, edited)
     gaps = model.tables[1][codes[:, 1]] - model.tables[1][edited[:, 1]]
     assert more == pytest.approx(np.linalg.norm(gaps, axis=1))
 
@@ -182,11 +186,11 @@ def test_auto_is_one_hot_with_labels_or_without_embeddings_and_embeddings_otherw
 
     for access in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT):
         assert isinstance(
-            choose(Euclidean("auto"), dataset, model, access), OneHot if access == Access.LABEL else Embedding
+            choose_space(Euclidean("auto"), dataset, model, access), OneHot if access == Access.LABEL else Embedding
         )
-        assert isinstance(choose(Euclidean("auto"), dataset, Black(), access), OneHot)
-        assert isinstance(choose(Euclidean("embedding"), dataset, model, access), Embedding)
-        assert isinstance(choose(Euclidean("onehot"), dataset, model, access), OneHot)
+        assert isinstance(choose_space(Euclidean("auto"), dataset, Black(), access), OneHot)
+        assert isinstance(choose_space(Euclidean("embedding"), dataset, model, access), Embedding)
+        assert isinstance(choose_space(Euclidean("onehot"), dataset, model, access), OneHot)
 
 
 def test_inapplicable_distances_are_refused_before_training():

@@ -40,7 +40,7 @@ def test_explanation_is_the_best_of_the_samples(problem, max_edits):
     explainer = DecisionBoundary(n_samples=60, max_edits=max_edits)
     batch, told = explain(explainer, dataset, model)
     for i, row in enumerate(dataset.test.codes):
-        samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.rng(i), dataset.is_changeable)
+        samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
         flips = []
         for sample in samples:
             edited = [j for j in range(len(row)) if sample[j] != row[j]]
@@ -127,7 +127,7 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
     batch = make_batch(dataset, model)
     told = explainer.fit(dataset, open_client(Black(), access))(batch)
     for i, row in enumerate(batch.codes):
-        samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.rng(i), dataset.is_changeable)
+        samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
         flips = samples[labels(model, samples) != batch.labels[i]]
         named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         if not len(flips):

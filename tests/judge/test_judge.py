@@ -9,8 +9,8 @@ from cfeval_cli.model.tree import Tree
 
 def test_a_judge_is_its_model_or_that_model_taught_by_the_explained_one():
     model, explained = Tree(), Tree(max_depth=2)
-    assert Judge(model).trainable(explained) is model
-    assert Judge(model, distill=True).trainable(explained) == Distilled(model, explained)
+    assert Judge(model).make_trainable(explained) is model
+    assert Judge(model, distill=True).make_trainable(explained) == Distilled(model, explained)
 
 
 def test_what_is_no_model_and_no_choice_is_refused():

@@ -27,7 +27,8 @@ def test_score_equals_vote_of_all_training_rows(seed, mixed, k, size):
     for i, row_features in enumerate(inputs.features):
         selected = row_features[row_features != NO_FEATURE]
         distances = np.array([
-            space.squared_matrix(inputs.codes[i][None], selected, row[None, selected])[0, 0] for row in train
+            space.compute_squared_distance_matrix(inputs.codes[i][None], selected, row[None, selected])[0, 0]
+            for row in train
         ])  # fmt: skip
         votes = np.array([expected_share(distances, classes == c, size) for c in range(3)])
         winners = np.flatnonzero(votes >= votes.max() - 1e-9)

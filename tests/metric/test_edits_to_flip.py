@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import NO_FEATURE, AbsentScore
-from cfeval_cli.core.metric import with_counts
+from cfeval_cli.core.metric import fill_in_counts
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
 from tests.metric.inputs import InteractionModel, make_inputs
 from tests.metric.test_frozen import flips
@@ -34,7 +34,7 @@ def test_score_is_exact_for_additive_models(seed, constrained, short, longest):
     max_edits = min(longest, 4)
     assert score.numerator.tolist() == [find_smallest(dataset, model, inputs, i, max_edits) for i in range(len(inputs))]
     n_without_flip = int((score.numerator == max_edits + 1).sum())
-    remark = with_counts(score.remark, score.counts)
+    remark = fill_in_counts(score.remark, score.counts)
     assert (f"for {n_without_flip} of 6 instances, which count {max_edits + 1}" in remark) == (n_without_flip > 0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, Explanation, Ledger
-from cfeval_cli.core.metric import with_counts
+from cfeval_cli.core.metric import fill_in_counts
 from cfeval_cli.core.without import RemovalEffect
 from cfeval_cli.metric import lattice
 from cfeval_cli.metric.aopc import Aopc
@@ -179,12 +179,12 @@ def test_beam_search_counts_values_above_one():
         (score,) = beam.score(inputs)
         n = int((score.numerator > 1).sum())
         assert score.method == "worst and best order approximated by beam search (width 1, 1 draws)"
-        assert with_counts(score.remark, score.counts) == f"{n} of 40 values exceed 1"
+        assert fill_in_counts(score.remark, score.counts) == f"{n} of 40 values exceed 1"
         above += n
         (score,) = exact.score(inputs)
         assert len(score.positions) and score.numerator.min() >= 0 and score.numerator.max() <= 1
         method = f"worst and best order exact, by all subsets, on a sample of {len(score.positions)} instances"
-        assert with_counts(score.method, score.counts) == method and score.remark == ""
+        assert fill_in_counts(score.method, score.counts) == method and score.remark == ""
     assert above > 0
 
 
@@ -210,7 +210,7 @@ def test_incomplete_orders_above_one_are_counted():
     (score,) = Naopc().score(short)
     above = int((score.numerator > 1).sum())
     assert above > 0 and score.method == "worst and best order exact, by all subsets"
-    assert with_counts(score.remark, score.counts) == f"{above} of 60 values exceed 1 (incomplete orders)"
+    assert fill_in_counts(score.remark, score.counts) == f"{above} of 60 values exceed 1 (incomplete orders)"
 
 
 @given(st.integers(0, 10_000), st.booleans())
@@ -282,7 +282,7 @@ def test_sample_is_the_same_for_all_explainers_and_evaluations_are_bounded(subse
     assert ("all subsets" in score.method) == subsets
     rows_per_instance = (255 if subsets else 2 * 2 * 95) * 10
     assert 0.5 * rows / rows_per_instance < len(score.positions) < (3 if subsets else 2) * rows / rows_per_instance
-    assert f"on a sample of {len(score.positions)} instances" in with_counts(score.method, score.counts)
+    assert f"on a sample of {len(score.positions)} instances" in fill_in_counts(score.method, score.counts)
     ledger = Ledger()
     second = make_inputs(dataset, model, 1, seed=7, removals={"marginal": Marginal(10)})
     object.__setattr__(second, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))

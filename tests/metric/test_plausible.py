@@ -36,7 +36,9 @@ def test_score_equals_share_among_all_training_rows(seed, mixed, size):
         if not counterfactuals.flipped[i]:
             assert np.isnan(scores[i])
             continue
-        distances = np.array([space.squared(counterfactuals.codes[i][None], row[None])[0] for row in train])
+        distances = np.array(
+            [space.compute_squared_distances(counterfactuals.codes[i][None], row[None])[0] for row in train]
+        )
         assert scores[i] == pytest.approx(
             expected_share(distances, classes == counterfactuals.labels[i], size), abs=1e-9
         )

@@ -88,7 +88,7 @@ class CounterfactualsOfLabels(Counterfactuals):
 class Small(Discrete):
     """Searches chunks of 16 instances."""
 
-    def chunk(self, dataset, k):
+    def choose_chunk_size(self, dataset, k):
         return 16
 
 

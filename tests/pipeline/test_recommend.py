@@ -69,7 +69,7 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
         return {name: (tmp_path / name).read_bytes() for name in names}
 
     first = again()
-    assert seen == [plan.model, plan.judges["tree"].trainable(plan.model)]
+    assert seen == [plan.model, plan.judges["tree"].make_trainable(plan.model)]
     record = json.loads((tmp_path / "run.json").read_text())
     record["status"] = "stopped"
     (tmp_path / "run.json").write_text(json.dumps(record))

@@ -258,7 +258,7 @@ def test_searches_that_must_be_repeated_have_fewer_instances_and_draws(monkeypat
 def test_expensive_distances_have_fewer_draws(monkeypatch):
     run = score_run(TABLE, random_linear(TABLE, 5, 4), "distance=mahalanobis", "reparametrisations=9")
     size = 5 * 4
-    assert run.context.plan.distance.preparing(TABLE, run.context.model, 2) == size * size * (N + size)
+    assert run.context.plan.distance.estimate_fit_cost(TABLE, run.context.model, 2) == size * size * (N + size)
     monkeypatch.setattr(reparametrisation, "_MAX_MULTIPLICATIONS", 3 * 4 * size * size * (N + size))
     assert run.reparametrise().changed["scale"].shape[0] == 3
     monkeypatch.setattr(reparametrisation, "_MAX_MULTIPLICATIONS", 1)

@@ -37,7 +37,7 @@ SECTION = Section("s", "label")
 class Small(Discrete):
     """Searches chunks of 16 instances."""
 
-    def chunk(self, dataset, k):
+    def choose_chunk_size(self, dataset, k):
         return 16
 
 
@@ -127,7 +127,7 @@ def test_searches_respect_constraints(search, seed):
     dataset = make_mixed(seed, n=30, missing=0.2)
     model = make_linear(dataset, seed=seed)
     dataset = with_constraints(dataset, seed)
-    if search.moves:  # a plan rejects features that may only increase or decrease for these searches
+    if search.moves_embeddings:  # a plan rejects features that may only increase or decrease for these searches
         ways = {"up": "none", "down": "none"}
         features = tuple(
             replace(f, allowed_change=ways.get(f.allowed_change, f.allowed_change)) for f in dataset.features

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from cfeval_cli.cli import data, gather, report
-from cfeval_cli.core.files import locked
+from cfeval_cli.core.files import lock_folder
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.page import build
 from cfeval_cli.report.plots import Plot, make_figure
@@ -50,7 +50,7 @@ def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
     before, another = everything(run), RunFolder(run, [])
     with pytest.raises(UserError, match="k=99 exceeds the 4 features"):
         toy.compute(run, *SMALL, "k=99", "redo=true")
-    with locked(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.open():
+    with lock_folder(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.open():
         raise AssertionError
     assert everything(run) == before
     assert read_verified_record(run).status == "complete"

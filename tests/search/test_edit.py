@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import NO_FEATURE, Access
-from cfeval_cli.search.edit import embed_selected_features, evaluate_exchanged_values, evaluate_moved_embeddings
+from cfeval_cli.search.edit import embed_selected_features, evaluate_edited_embeddings, evaluate_edited_values
 from tests.problems import choose_features, kept, labels, make_task, problems
 
 
@@ -18,12 +18,12 @@ def test_exchanged_values_are_evaluated_and_measured(problem, seed, access, batc
     edited = task.codes.copy()
     for i, (j,) in enumerate(task.features):
         edited[i, j] = rng.integers(len(dataset.candidates[j]))
-    counterfactuals = evaluate_exchanged_values(task, edited, batch_size)
+    counterfactuals = evaluate_edited_values(task, edited, batch_size)
     assert (counterfactuals.labels == labels(model, edited)).all() and (
         counterfactuals.flipped == (counterfactuals.labels != task.labels)
     ).all()
     assert (counterfactuals.codes == edited).all() and counterfactuals.distance == pytest.approx(
-        task.measure.between(task.codes, edited)
+        task.measure.compute_distances(task.codes, edited)
     )
     if access == Access.LABEL:
         assert counterfactuals.probability is None
@@ -43,7 +43,7 @@ def test_unchanged_embeddings_change_nothing(problem, seed):
             assert own[i, position].tolist() == (
                 [0.0] * own.shape[2] if j == NO_FEATURE else model.tables[j][row[j]].tolist()
             )
-    counterfactuals = evaluate_moved_embeddings(task, own, np.ones(len(own), bool))
+    counterfactuals = evaluate_edited_embeddings(task, own, np.ones(len(own), bool))
     assert (
         counterfactuals.distance == pytest.approx(np.zeros(len(own)))
         and counterfactuals.converged.all()

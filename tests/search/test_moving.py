@@ -182,7 +182,7 @@ def test_limit_of_continuous_search_is_the_global_optimum(problem, alpha, k):
     for i, row in enumerate(dataset.test.codes):
         features[i] = np.where(row[features[i]] == -1, NO_FEATURE, features[i])
     task = make_task(dataset, model, features, Access.GRADIENT)
-    counterfactuals = Continuous(alpha=alpha).limit(task)
+    counterfactuals = Continuous(alpha=alpha).find_limit(task)
     lengths = compute_weight_norms(model, features)
     for i, row in enumerate(dataset.test.codes):
         best = minimise_on_grid(alpha, abs(logit(model, row)), lengths[i])
@@ -202,10 +202,10 @@ def test_limit_exists_for_linear_models_only():
     dataset = make_dataset([3, 2], n=5)
     model = make_linear(dataset)
     task = make_task(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
-    assert Discrete().limit(task) is None
-    assert (Exact().limit(task).distance == Exact().find(task).distance).all()
-    assert Continuous().limit(make_task(dataset, model, task.features, Access.PROBABILITY)) is None
-    assert Continuous().by_distance and Discrete(pick="nearest").by_distance and not Discrete().by_distance
+    assert Discrete().find_limit(task) is None
+    assert (Exact().find_limit(task).distance == Exact().find(task).distance).all()
+    assert Continuous().find_limit(make_task(dataset, model, task.features, Access.PROBABILITY)) is None
+    assert Continuous().uses_distance and Discrete(pick="nearest").uses_distance and not Discrete().uses_distance
 
 
 def test_taken_counterfactuals_are_those_of_the_rows():

@@ -28,7 +28,7 @@ from cfeval_cli.core import (
     Truth,
     TruthEstimate,
 )
-from cfeval_cli.core.counterfactual import ConstantMeasure
+from cfeval_cli.core.counterfactual import FittedConstant
 from cfeval_cli.core.removal import SingleValue
 from cfeval_cli.metric.ground_truth import Recall
 from cfeval_cli.model.linear import LinearModel
@@ -81,7 +81,7 @@ class Order(Explainer):
         return lambda batch: Explanation.from_scores(self.scores(batch, model), self.shown(batch))
 
     def scores(self, batch, model):
-        return np.stack([batch.rng(i).random(batch.codes.shape[1]) for i in range(len(batch))])
+        return np.stack([batch.make_rng(i).random(batch.codes.shape[1]) for i in range(len(batch))])
 
     def shown(self, batch):
         return batch.codes != ABSENT
@@ -359,7 +359,7 @@ class Search1(Search):
     label = "one search"
     levels = (Access.LABEL,)
 
-    def chunk(self, dataset, k):
+    def choose_chunk_size(self, dataset, k):
         return 10
 
     def find(self, task) -> Counterfactuals:
@@ -415,7 +415,7 @@ class Same(Distance):
     label = "the same for all"
 
     def fit(self, dataset, model, access):
-        return ConstantMeasure(self.value)
+        return FittedConstant(self.value)
 
     value = 1.0
 
@@ -426,15 +426,21 @@ class Below(Same):
 
 class Torn(Same):
     def fit(self, dataset, model, access):
-        measure = ConstantMeasure(1.0)
-        return SimpleNamespace(between=measure.between, matrix=lambda *of: 2 * measure.matrix(*of), moved=measure.moved)
+        measure = FittedConstant(1.0)
+        return SimpleNamespace(
+            compute_distances=measure.compute_distances,
+            compute_distance_matrix=lambda *of: 2 * measure.compute_distance_matrix(*of),
+            compute_embedding_distances=measure.compute_embedding_distances,
+        )
 
 
 class Placed(Same):
     def fit(self, dataset, model, access):
-        measure = ConstantMeasure(1.0)
+        measure = FittedConstant(1.0)
         return SimpleNamespace(
-            between=lambda codes, edited: np.arange(len(codes)) + 1.0, matrix=measure.matrix, moved=measure.moved
+            compute_distances=lambda codes, edited: np.arange(len(codes)) + 1.0,
+            compute_distance_matrix=measure.compute_distance_matrix,
+            compute_embedding_distances=measure.compute_embedding_distances,
         )
 
 
@@ -567,9 +573,9 @@ def test_judges():
             raise AssertionError("is not needed")
 
     with pytest.raises(AssertionError, match="the truth of its model is not known"):
-        check_judge(SimpleNamespace(trainable=lambda explained: Unknown()))
+        check_judge(SimpleNamespace(make_trainable=lambda explained: Unknown()))
     logistic = Logistic({"tabular": 0.1, "text": 0.1}, {"tabular": 8, "text": 8})
-    check_judge(SimpleNamespace(trainable=lambda explained: logistic))
+    check_judge(SimpleNamespace(make_trainable=lambda explained: logistic))
 
 
 def in_reverse(work, shared, items):

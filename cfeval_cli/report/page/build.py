@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cfeval_cli import __version__
-from cfeval_cli.core.files import make_subfolder, whole_file
+from cfeval_cli.core.files import make_subfolder, write_atomically
 from cfeval_cli.report import plots, recommendation, verdict
 from cfeval_cli.report.build_brief import build_brief
 from cfeval_cli.report.build_costs import build_costs, build_stages
@@ -148,7 +148,7 @@ def save_figures(figures: Mapping[str, Plot], folder: Path, formats: Iterable[st
 
 def write_file(content: str | bytes, path: Path) -> None:
     """Write a file as a whole or not at all."""
-    with whole_file(path) as partial:
+    with write_atomically(path) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from cfeval_cli import __version__
-from cfeval_cli.core.files import as_csv, whole_file
+from cfeval_cli.core.files import format_csv, write_atomically
 from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.results.validation import MAX_FILE_BYTES, RESOURCE_ERRORS
 from cfeval_cli.study.atlas.rows import COLUMNS, KEY, TAUS, TYPES, read_rows
@@ -73,7 +73,7 @@ def _list_names(column: pd.Series) -> list[str]:
 
 def compute_digest(rows: pd.DataFrame) -> str:
     """Compute a hash of the rows that does not depend on the file format."""
-    return sha256(as_csv(rows[COLUMNS]).encode()).hexdigest()
+    return sha256(format_csv(rows[COLUMNS]).encode()).hexdigest()
 
 
 def collect_runs(folders: Sequence[Path], failures: Mapping[str, str] | None = None) -> Atlas:
@@ -146,7 +146,7 @@ def write_atlas(atlas: Atlas, path: Path) -> None:
     table = pa.Table.from_pandas(atlas.rows, preserve_index=False)
     description = atlas.description.model_dump(by_alias=True)
     metadata = {_METADATA_KEY: json.dumps(description, ensure_ascii=False, sort_keys=True).encode()}
-    with whole_file(path) as partial:
+    with write_atomically(path) as partial:
         pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd", compression_level=19)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.core.files import as_csv, refuse_linked_path
+from cfeval_cli.core.files import format_csv, refuse_linked_path
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.page.build import render_page
 from cfeval_cli.report.render.latex import render_latex
@@ -88,7 +88,11 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
     built += [replace(table, detail=True) for table in audit_paper().build_tables()]
     lines = pd.DataFrame([_describe_verdict(verdict) for verdict in verdicts], columns=VERDICTS)
     comparison = Comparison(cells, verdicts, built)
-    texts = {"paper.csv": as_csv(cells), "claims.csv": as_csv(lines), **render_documents(built, comparison.answer)}
+    texts = {
+        "paper.csv": format_csv(cells),
+        "claims.csv": format_csv(lines),
+        **render_documents(built, comparison.answer),
+    }
     write_texts(into, texts)
     return comparison
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cfeval_cli.core.files import make_folder, refuse_linked_path, whole_file
+from cfeval_cli.core.files import make_folder, refuse_linked_path, write_atomically
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
@@ -53,7 +53,7 @@ def compare_strategies(folders: Sequence[Path], into: Path) -> StrategyCompariso
     summary = summarise_regrets(regrets)
     built = tables.build_tables(regrets, summary)
     make_folder(into)
-    with whole_file(into / "regret.parquet") as path:
+    with write_atomically(into / "regret.parquet") as path:
         regrets.to_parquet(path, index=False)
     write_texts(into, {"regret.md": "\n".join(map(render_markdown, built))})
     scope = f"{write_count(len(seen), 'run')} of judges on {write_count(regrets['data'].nunique(), 'data set')}"

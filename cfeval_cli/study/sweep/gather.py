@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from cfeval_cli.core.files import as_csv, refuse_linked_path
+from cfeval_cli.core.files import format_csv, refuse_linked_path
 from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
@@ -68,7 +68,7 @@ def gather(
         raise UserError(f"no run is complete. Not gathered: {sweep.describe_excluded()}.")
     frames = compute_frames(sweep)
     tables = build_tables(sweep, frames)
-    texts = {f"{name}.csv": as_csv(frame) for name, frame in vars(frames).items()}
+    texts = {f"{name}.csv": format_csv(frame) for name, frame in vars(frames).items()}
     texts |= {"tables.md": "\n".join(map(render_markdown, tables))}
     texts |= {"tables.tex": "\n".join(map(render_latex, tables))}
     write_texts(into, texts)
