@@ -52,21 +52,23 @@ def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
 
 
 def measure_quality(model: Model, dataset: Dataset) -> tuple[dict[str, dict[str, float]], float]:
-    """Return accuracy, share of the largest class and AUC on each split, and the seconds that one row takes.
+    """Return accuracy, share of the largest class and AUC on each split, and the seconds of a model evaluation.
 
     This is the only use of the test labels.
     """
-    started = time.perf_counter()
+    seconds = 0.0
     quality: dict[str, dict[str, float]] = {"accuracy": {}, "majority": {}, "auc": {}}
     for name, split in (("train", dataset.train), ("validation", dataset.validation), ("test", dataset.test)):
+        started = time.perf_counter()
         labels, probabilities = compute_predictions(model, dataset, split.codes)
+        seconds += time.perf_counter() - started  # without the AUC, which imports scikit-learn
         quality["accuracy"][name] = float((labels == split.labels).mean())
         quality["majority"][name] = float(np.bincount(split.labels).max() / len(split))
         auc = float("nan") if probabilities is None else compute_auc(split.labels, probabilities)
         if not np.isnan(auc):
             quality["auc"][name] = auc
     n_rows = len(dataset.train) + len(dataset.validation) + len(dataset.test)
-    return quality, (time.perf_counter() - started) / n_rows
+    return quality, seconds / n_rows
 
 
 def measure_fidelity(model: Model, training_data: Dataset, confidence: float) -> dict[str, float]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from cfeval_cli.pipeline import train
 from cfeval_cli.pipeline.train import measure_fidelity, measure_quality
 from tests.problems import labels, make_dataset, make_linear
 
@@ -12,13 +13,29 @@ MODEL = make_linear(DATASET)
 
 
 def test_quality_is_counted_on_each_split():
-    quality, seconds = measure_quality(MODEL, DATASET)
+    quality, _ = measure_quality(MODEL, DATASET)
     for name in ("train", "validation", "test"):
         split = getattr(DATASET, name)
         predicted = labels(MODEL, split.codes)
         assert quality["accuracy"][name] == pytest.approx((predicted == split.labels).mean())
         assert quality["majority"][name] == pytest.approx(max(np.mean(split.labels == c) for c in set(split.labels)))
-    assert seconds > 0
+
+
+def test_seconds_of_an_evaluation_are_those_of_the_model(monkeypatch):
+    now = [0.0]
+
+    def take(seconds, compute):
+        def call(*arguments):
+            now[0] += seconds(*arguments)
+            return compute(*arguments)
+
+        return call
+
+    monkeypatch.setattr(train.time, "perf_counter", lambda: now[0])
+    predict = take(lambda _model, _dataset, codes: 0.25 * len(codes), train.compute_predictions)
+    monkeypatch.setattr(train, "compute_predictions", predict)
+    monkeypatch.setattr(train, "compute_auc", take(lambda *_: 1000.0, train.compute_auc))
+    assert measure_quality(MODEL, DATASET)[1] == pytest.approx(0.25)
 
 
 def test_fidelity_has_the_exact_interval():
