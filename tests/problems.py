@@ -16,6 +16,7 @@ from cfeval_cli.core import (
     Feature,
     FittedRemoval,
     Ledger,
+    LedgerKey,
     ModelSpec,
     Rows,
     SearchTask,
@@ -130,7 +131,7 @@ def make_linear(dataset, seed=0, dim=2, scale=2, bias=None):
 
 
 def open_client(model, access=Access.WHITE_BOX, *, padded=False):
-    return Ledger().open_client(model, access, "test", padded=padded)
+    return Ledger().open_client(model, access, LedgerKey("test"), padded=padded)
 
 
 def labels(model, codes):
@@ -203,7 +204,7 @@ def make_task(dataset, model, features, access, seed=0):
         component="search",
         features=features,
         dataset=dataset,
-        model=Ledger().open_client(model, access, "search"),
+        model=Ledger().open_client(model, access, LedgerKey("search")),
         measure=Euclidean("embedding").fit(dataset, model, access),
     )
 

@@ -1,6 +1,6 @@
 """The nouns of a run and what its components must be able to do, one file a subject."""
 
-from cfeval_cli.core.client import Ledger, ModelClient, Query
+from cfeval_cli.core.client import Ledger, LedgerKey, ModelClient, Query
 from cfeval_cli.core.cost import Cost, Workload
 from cfeval_cli.core.counterfactual import Counterfactuals, Distance, FittedDistance, Search, SearchTask
 from cfeval_cli.core.data import (
@@ -102,6 +102,7 @@ __all__ = [
     "JudgeSettings",
     "Leaves",
     "Ledger",
+    "LedgerKey",
     "Loadable",
     "Metric",
     "MetricInput",

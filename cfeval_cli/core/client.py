@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,18 @@ def evaluate_directly(query: Query, codes: Codes) -> NDArray[Any]:
     return query(codes)
 
 
+class LedgerKey(NamedTuple):
+    """The part of a run that a cost belongs to, such as one explainer, or its search at one level of access."""
+
+    part: str
+    name: str = ""
+    access: Access | None = None
+
+    def __str__(self) -> str:
+        access = "" if self.access is None else self.access.name.lower()
+        return ".".join(filter(None, (self.part, self.name, access)))
+
+
 class Ledger:
     """The evaluations and computing time of each component; with `records_depth` also its inspection depth.
 
@@ -63,45 +75,45 @@ class Ledger:
         self, *, records_depth: bool = False, evaluate: Callable[[Query, Codes], NDArray[Any]] = evaluate_directly
     ) -> None:
         self.evaluate = evaluate
-        self.rows: Counter[str] = Counter()
-        self.calls: defaultdict[str, float] = defaultdict(float)
+        self.rows: Counter[LedgerKey] = Counter()
+        self.calls: defaultdict[LedgerKey, float] = defaultdict(float)
         self.records_depth = records_depth
-        self.depths: dict[str, InspectionDepth] = {}
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.model_seconds: defaultdict[str, float] = defaultdict(float)
+        self.depths: dict[LedgerKey, InspectionDepth] = {}
+        self.seconds: defaultdict[LedgerKey, float] = defaultdict(float)
+        self.model_seconds: defaultdict[LedgerKey, float] = defaultdict(float)
 
-    def record(self, component: str, cost: Cost) -> None:
+    def record(self, component: LedgerKey, cost: Cost) -> None:
         """Add a cost to that of a component."""
         self.rows[component] += cost.rows
         self.calls[component] += cost.calls
         self.seconds[component] += cost.seconds
         self.model_seconds[component] += cost.model_seconds
 
-    def add(self, component: str, other: Ledger) -> None:
+    def add(self, component: LedgerKey, other: Ledger) -> None:
         """Add all costs of another ledger to that of one component."""
         for name in list(other.rows):
             self.record(component, other.get_cost(name))
 
-    def get_cost(self, component: str) -> Cost:
+    def get_cost(self, component: LedgerKey) -> Cost:
         """Return the cost of a component."""
         return Cost(self.rows[component], self.calls[component], self.seconds[component], self.model_seconds[component])
 
-    def record_depth(self, component: str, depth: InspectionDepth) -> None:
+    def record_depth(self, component: LedgerKey, depth: InspectionDepth) -> None:
         """Record the inspection depth of a component, of which the largest counts."""
         self.depths[component] = max(depth, self.get_depth(component))
 
-    def get_depth(self, component: str) -> InspectionDepth:
+    def get_depth(self, component: LedgerKey) -> InspectionDepth:
         """Return the largest recorded inspection depth of a component."""
         return self.depths.get(component, InspectionDepth.PREDICTIONS)
 
     @contextmanager
-    def measure_time(self, component: str) -> Iterator[None]:
+    def measure_time(self, component: LedgerKey) -> Iterator[None]:
         """Add the time spent in the context to the cost of a component."""
         started = time.perf_counter()
         yield
         self.record(component, Cost(seconds=time.perf_counter() - started))
 
-    def open_client(self, model: Model, access: Access, component: str, *, padded: bool = False) -> ModelClient:
+    def open_client(self, model: Model, access: Access, component: LedgerKey, *, padded: bool = False) -> ModelClient:
         """Return a client that counts for a component; with `padded`, rows may have absent features at the end."""
         self.rows[component] += 0
         return ModelClient(model, access, self, component, padded=padded)
@@ -113,7 +125,9 @@ class ModelClient:
     Classes are integers. The argument `classes` (n,) is one class for each row, mostly the predicted one.
     """
 
-    def __init__(self, model: Model, access: Access, ledger: Ledger, component: str, *, padded: bool = False) -> None:
+    def __init__(
+        self, model: Model, access: Access, ledger: Ledger, component: LedgerKey, *, padded: bool = False
+    ) -> None:
         self._model, self.access, self._ledger, self._component = model, access, ledger, component
         self._binary = model if isinstance(model, BinaryModel) else None
         self._editable = model if isinstance(model, SupportsEdits) else None

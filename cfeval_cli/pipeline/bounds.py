@@ -6,13 +6,25 @@ All sets of k features are enumerated where that is feasible; beyond, sets grow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import perm
 
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core import ABSENT, Bools, Codes, Floats, Ints, Metric, MetricInput, Score, SupportsEdits
+from cfeval_cli.core import (
+    ABSENT,
+    Bools,
+    Codes,
+    Floats,
+    Ints,
+    Ledger,
+    LedgerKey,
+    Metric,
+    MetricInput,
+    Score,
+    SupportsEdits,
+)
 from cfeval_cli.core.ranking import count_shared_features
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
@@ -194,7 +206,8 @@ def compute_bounds(
     context: RunContext, truth: Mapping[str, Floats], advance: Callable[[int], None]
 ) -> FeatureSetBounds:
     """Score all sets of k features, or grow sets greedily where these are too many."""
-    k = context.plan.settings.k
+    k, all_costs = context.plan.settings.k, context.ledger
+    context = replace(context, ledger=Ledger())  # the costs of all sets are added up
     n_enumerated = min(k, 1 if context.dataset.padded else 2)  # features
     instances = _sample_instances(context, n_enumerated)
     codes = context.instances.codes[instances]
@@ -206,6 +219,7 @@ def compute_bounds(
     for _ in range(n_enumerated, k):
         owner, features = _add_feature(codes, *_select_extreme_sets(sets, len(instances)))
         sets = _score_sets(context, instances, sampled_truth, owner, features, advance)
+    all_costs.add(LedgerKey("bounds"), context.ledger)
     return FeatureSetBounds(sets, instances, is_exact=n_enumerated == k)
 
 
@@ -265,7 +279,7 @@ def _score_sets(
         chunk = slice(start, start + _MAX_SETS_PER_CALL)
         inputs = _create_input(context, instances, truth, owner[chunk], features[chunk])
         for metric in metrics:
-            for score in evaluate_metric(context, inputs, metric, "bounds"):
+            for score in evaluate_metric(context, inputs, metric):
                 if isinstance(score, Score):
                     objective = Objective((metric.name, score.variant), metric.better)
                     parts.setdefault(objective, []).append(_fill_missing(score, len(inputs)))

@@ -18,6 +18,7 @@ from cfeval_cli.core import (
     HasEmbeddings,
     Ints,
     Ledger,
+    LedgerKey,
     Model,
     ModelClient,
     ModelSpec,
@@ -50,14 +51,14 @@ class RunContext:
     answer_cache: AnswerCache = field(default_factory=AnswerCache)  # of the model, for queries of several metrics
     scratch: Scratch = field(default_factory=Scratch)  # files for arrays that grow with the number of instances
 
-    def open_client(self, access: Access, component: str) -> ModelClient:
+    def open_client(self, access: Access, key: LedgerKey) -> ModelClient:
         """Return the model as a component may use it; its evaluations are counted in the ledger."""
-        return self.ledger.open_client(self.model, access, component, padded=self.dataset.padded)
+        return self.ledger.open_client(self.model, access, key, padded=self.dataset.padded)
 
     def truth(self, name: str) -> Floats:
         """Return the importance (N, M) of each feature of each instance under one definition of the truth."""
         truth = self.plan.truths[name]
-        client = Ledger().open_client(self.model, truth.access, f"truth.{name}", padded=self.dataset.padded)
+        client = Ledger().open_client(self.model, truth.access, LedgerKey("truth", name), padded=self.dataset.padded)
         return truth.compute_masked_importance(self.dataset, client, self.rows)
 
 
@@ -98,7 +99,7 @@ def fit_removal(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: L
     if name in plan.absent.removals:
         return FittedRemoval(removal, None, plan.absent.removals[name])
     access = Access.GRADIENT if isinstance(model, HasEmbeddings) else Access.LABEL
-    client = ledger.open_client(model, access, f"removal.{name}", padded=dataset.padded)
+    client = ledger.open_client(model, access, LedgerKey("removal", name), padded=dataset.padded)
     return FittedRemoval(removal, removal.fit(dataset, client))
 
 

@@ -28,6 +28,7 @@ from cfeval_cli.core import (
     Floats,
     Ints,
     Ledger,
+    LedgerKey,
     Model,
     NotExplained,
     Rows,
@@ -76,8 +77,13 @@ class ExplanationJob:
 
     @property
     def component(self) -> str:
-        """The name under which the ledger counts its model evaluations."""
+        """Its name in messages and in the cache."""
         return f"explainer.{self.name}"
+
+    @property
+    def ledger_key(self) -> LedgerKey:
+        """The key under which the ledger counts its model evaluations."""
+        return LedgerKey("explainer", self.name)
 
     @property
     def random_component(self) -> str:
@@ -109,10 +115,10 @@ class ExplanationJob:
         if self.explainer_hash is not None and hash_code(self.explainer.__class__) != self.code_hash:
             raise Failure(f"the source code of {self.component} was changed during the run. Start the run again.")
         ledger, started = Ledger(evaluate=self.evaluation.evaluate), time.perf_counter()
-        client = ledger.open_client(self.model, self.access, self.component, padded=self.dataset.padded)
+        client = ledger.open_client(self.model, self.access, self.ledger_key, padded=self.dataset.padded)
         function = self.explainer.fit(self.dataset, client)
-        ledger.record(self.component, Cost(seconds=time.perf_counter() - started))
-        return function, ledger, ledger.get_cost(self.component)
+        ledger.record(self.ledger_key, Cost(seconds=time.perf_counter() - started))
+        return function, ledger, ledger.get_cost(self.ledger_key)
 
     def __reduce__(self) -> tuple[type[ExplanationJob], tuple[Any, ...]]:
         """Pickle the fields only: the fitted explainer is a function and cannot be pickled."""
@@ -224,17 +230,17 @@ def _explain_groups(job: ExplanationJob, groups: Sequence[Ints]) -> list[UnitRes
     """Explain groups of instances, each by one call of the explainer; the cost is divided equally among all."""
     _, ledger, _ = job.fitted
     batches = [_create_batch(job, group) for group in groups]
-    before = ledger.get_cost(job.component)
+    before = ledger.get_cost(job.ledger_key)
     # After a restart the evaluations count once, as they do with another number of processes.
-    reset_rows = partial(ledger.rows.__setitem__, job.component, before.rows)
-    with ledger.measure_time(job.component):
+    reset_rows = partial(ledger.rows.__setitem__, job.ledger_key, before.rows)
+    with ledger.measure_time(job.ledger_key):
         outputs = job.evaluation.run([partial(_explain_batch, job, batch) for batch in batches], reset_rows)
     results = [
         _create_result(output, i, codes)
         for batch, output in zip(batches, outputs, strict=True)
         for i, codes in enumerate(batch.codes)
     ]
-    costs = (ledger.get_cost(job.component) - before).split(len(results))
+    costs = (ledger.get_cost(job.ledger_key) - before).split(len(results))
     return [replace(result, cost=cost) for result, cost in zip(results, costs, strict=True)]
 
 

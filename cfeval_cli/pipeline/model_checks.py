@@ -8,7 +8,19 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, ModelSpec, Probabilistic, Rows
+from cfeval_cli.core import (
+    Access,
+    Codes,
+    Dataset,
+    Floats,
+    Ints,
+    Ledger,
+    LedgerKey,
+    Model,
+    ModelSpec,
+    Probabilistic,
+    Rows,
+)
 from cfeval_cli.core.scratch import iterate_slabs
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.external import (
@@ -62,7 +74,7 @@ def evaluate_model(model: Model, dataset: Dataset, codes: Codes) -> Floats:
     """Return probabilities (n, C), with 1 for the predicted class if the model gives labels only; check them."""
     has_probabilities = isinstance(model, Probabilistic)
     access = Access.PROBABILITY if has_probabilities else Access.LABEL
-    client = Ledger().open_client(model, access, "model", padded=dataset.padded)
+    client = Ledger().open_client(model, access, LedgerKey("model"), padded=dataset.padded)
     predict: Callable[[Codes], Floats | Ints] = client.predict_proba if has_probabilities else client.predict_labels
     predictions = call_model(predict, codes, dataset, "the model")
     try:

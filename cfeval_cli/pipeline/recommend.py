@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.core import HasLinearLogit, JudgeSettings
+from cfeval_cli.core import HasLinearLogit, JudgeSettings, LedgerKey
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline.run import RunOutcome
 from cfeval_cli.results import validation as checked
@@ -71,7 +71,7 @@ def recommend_explainer(
     covered = findings.metrics.drop_duplicates("explainer")
     repeated = findings.explainer_stability
     costs = ExplainerProperties(
-        rows={name: context.ledger.rows[f"explainer.{name}"] / max(1, len(ids)) for name in plan.explainers},
+        rows={name: context.ledger.rows[LedgerKey("explainer", name)] / max(1, len(ids)) for name in plan.explainers},
         coverage=dict(zip(covered["explainer"], covered["coverage"], strict=True)),
         stability={} if repeated is None else dict(zip(repeated["explainer"], repeated["same_features"], strict=True)),
         disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, context.dataset.n_features),

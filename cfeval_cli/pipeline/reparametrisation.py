@@ -25,6 +25,7 @@ from cfeval_cli.core import (
     InspectionDepth,
     Ints,
     Ledger,
+    LedgerKey,
     ParameterChange,
     Reparametrisable,
     Rows,
@@ -241,7 +242,7 @@ class _Sample:
         for name in dependents.metrics:
             metric = plan.metrics[name]
             is_counted = self._has_order if metric.needs in ("order", "scores") else np.ones_like(self._has_order)
-            for score in evaluate_metric(context, inputs, metric, f"metric.{name}"):
+            for score in evaluate_metric(context, inputs, metric):
                 if isinstance(score, Score):
                     rows = np.arange(len(self.owner)) if score.positions is None else score.positions
                     numerator, denominator = (
@@ -253,7 +254,7 @@ class _Sample:
     def check_predictions(self, context: RunContext) -> None:
         """Raise a Failure if other parameters change a logit of the sample, or embeddings do not sum to the logits."""
         codes = self.context.rows.codes[self.positions]
-        client = context.open_client(Access.GRADIENT, "reparametrisation")
+        client = context.open_client(Access.GRADIENT, LedgerKey("reparametrisation"))
         logits, gradients = client.compute_linear_logits(codes)
         sums = np.sum([client.embed_values(j, codes[:, j]) @ gradient for j, gradient in enumerate(gradients)], axis=0)
         bias = logits - sums  # equal for all inputs
@@ -269,10 +270,11 @@ class _Sample:
         context, plan, ledger = self.context, self.context.plan, self._inspections
         levels = tuple(
             level for level in context.distances
-            if plan.distance.uses_embeddings(context.model, level) or ledger.get_depth(get_stream_name(level)) >= depth
+            if plan.distance.uses_embeddings(context.model, level)
+            or ledger.get_depth(LedgerKey("search", access=level)) >= depth
         )  # fmt: skip
-        removals = tuple(name for name in context.removals if ledger.get_depth(f"removal.{name}") >= depth)
-        truths = tuple(name for name in plan.truths if ledger.get_depth(f"truth.{name}") >= depth)
+        removals = tuple(name for name in context.removals if ledger.get_depth(LedgerKey("removal", name)) >= depth)
+        truths = tuple(name for name in plan.truths if ledger.get_depth(LedgerKey("truth", name)) >= depth)
         judged = tuple(name for name, metric in plan.metrics.items() if metric.role != "fact")
         all_metrics = _Dependents(levels, removals, truths, judged)
         has_dependents, is_searched = bool(levels or removals or truths), not self._searched_levels.isdisjoint(levels)
@@ -281,7 +283,11 @@ class _Sample:
         # Metrics that have values without any of these components do not depend on them.
         no_components = _Dependents((), (), (), judged)
         independent = dict(self.compute_values(context, no_components)) if has_dependents else {}
-        inspecting = {plan.metrics[key].name for key in judged if ledger.get_depth(f"metric.{key}") >= depth}
+        inspecting = {
+            plan.metrics[key].name
+            for key in judged
+            if ledger.get_depth(LedgerKey("metric", plan.metrics[key].name)) >= depth
+        }
         keys = {}
         for key in judged:
             uses_components = has_dependents and (plan.metrics[key].uses_distances or is_searched)
@@ -305,10 +311,10 @@ class _Sample:
         self, context: RunContext, level: Access, distance: FittedDistance, part: slice = slice(None)
     ) -> SearchTask:
         """Return the search task of the run, with the same random numbers."""
-        rows, component = self.rows.take(part), get_stream_name(level)
+        rows, component, key = self.rows.take(part), get_stream_name(level), LedgerKey("search", access=level)
         return SearchTask(
             rows.ids, rows.codes, rows.labels, seed=context.plan.settings.seed, component=component,
-            features=self.features[part], dataset=context.dataset, model=context.open_client(level, component),
+            features=self.features[part], dataset=context.dataset, model=context.open_client(level, key),
             measure=distance,
         )  # fmt: skip
 
@@ -321,7 +327,7 @@ class _Sample:
     @cached_property
     def _logits(self) -> Floats:
         """The logits of the sample with the original parameters."""
-        client = Ledger().open_client(self.context.model, Access.GRADIENT, "reparametrisation")
+        client = Ledger().open_client(self.context.model, Access.GRADIENT, LedgerKey("reparametrisation"))
         return client.compute_linear_logits(self.context.rows.codes[self.positions])[0]
 
     @cached_property
@@ -330,7 +336,7 @@ class _Sample:
         context, search = self.context, self.context.plan.search
         return {
             level for level in context.distances
-            if self._inspections.get_depth(get_stream_name(level)) > InspectionDepth.PREDICTIONS
+            if self._inspections.get_depth(LedgerKey("search", access=level)) > InspectionDepth.PREDICTIONS
             or (search.uses_distance and context.plan.distance.uses_embeddings(context.model, level))
         }  # fmt: skip
 
@@ -345,10 +351,13 @@ class _Sample:
             removal = fit_removal(plan, dataset, model, name, ledger)
             if removal.replacement is not None:
                 compute_removal_effect(
-                    context.open_client(Access.GRADIENT, f"removal.{name}"), rows, is_removed, removal.replacement
+                    context.open_client(Access.GRADIENT, LedgerKey("removal", name)),
+                    rows,
+                    is_removed,
+                    removal.replacement,
                 )
         for name, truth in plan.truths.items():
-            truth.compute_masked_importance(dataset, context.open_client(truth.access, f"truth.{name}"), rows)
+            truth.compute_masked_importance(dataset, context.open_client(truth.access, LedgerKey("truth", name)), rows)
         for level, distance in self.context.distances.items():
             plan.search.find(self._create_task(context, level, distance, probed))
         return ledger

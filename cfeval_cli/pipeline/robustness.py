@@ -8,7 +8,7 @@ from math import isnan
 
 import numpy as np
 
-from cfeval_cli.core import ExplainerResult, Floats, Ints, Ledger, Split
+from cfeval_cli.core import ExplainerResult, Floats, Ints, Ledger, LedgerKey, Split
 from cfeval_cli.pipeline.bounds import FeatureSetBounds, compute_bounds
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.explain import create_explanation_job, explain_instances, select_top_k
@@ -77,7 +77,7 @@ def _repeat_sample(context: RunContext, truth: Mapping[str, Floats], progress: P
         sample_truth = {name: importance[rows] for name, importance in truth.items()}
         evaluated = repeat_explanations(sample, sample_truth, advance)
     context.scratch.release()
-    context.ledger.add("explainer_stability", sample.ledger)
+    context.ledger.add(LedgerKey("explainer_stability"), sample.ledger)
     return Repetition(sample.instances, rows, evaluated)
 
 
@@ -110,8 +110,8 @@ def repeat_explanations(
     for name in context.plan.explainers:
         job = create_explanation_job(context, name, seed)
         explanations[name] = explain_instances(context, name, explanations, advance, job)
-        context.ledger.record(f"explainer.{name}", explanations[name].cost)
+        context.ledger.record(LedgerKey("explainer", name), explanations[name].cost)
         selected[name] = select_top_k(context, name, explanations[name])
-        edits[name] = search_explained_instances(context, selected[name], "search", lambda _: None)
+        edits[name] = search_explained_instances(context, selected[name], name, lambda _: None)
     scores, _ = compute_scores(context, truth, explanations, selected, edits)
     return EvaluatedExplanations(truth, explanations, selected, edits, scores)

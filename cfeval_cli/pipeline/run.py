@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cfeval_cli.core import DistilledModel, ExplainerResult, Ints, Model
+from cfeval_cli.core import DistilledModel, ExplainerResult, Ints, LedgerKey, Model
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.pipeline.conclude import create_bootstrap, draw_conclusions
 from cfeval_cli.pipeline.context import RunContext, create_context
@@ -80,7 +80,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
             explanations[name] = explain_instances(context, name, explanations, advance, job)
             if (warning := find_reversed_signs(context, name, explanations[name])) is not None:
                 folder.add_doubt(warning)
-        context.ledger.record(f"explainer.{name}", explanations[name].cost)
+        context.ledger.record(LedgerKey("explainer", name), explanations[name].cost)
         folder.save_explanations(context.instances, explanations)
     selected = {name: select_top_k(context, name, result) for name, result in explanations.items()}
 
@@ -89,7 +89,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         explained = features[find_explained(features)]
         estimate = estimate_search(context, explained, seconds_per_row)
         with progress.stage("search", len(explained) * len(plan.levels), estimate, component=name) as advance:
-            edits[name] = search_explained_instances(context, features, f"search.{name}.{{level}}", advance)
+            edits[name] = search_explained_instances(context, features, name, advance)
     folder.save_counterfactuals(context.instances, selected, edits)
 
     with progress.stage("score"):

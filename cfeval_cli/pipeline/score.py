@@ -21,6 +21,7 @@ from cfeval_cli.core import (
     Floats,
     Ints,
     Ledger,
+    LedgerKey,
     Metric,
     MetricInput,
     Rows,
@@ -128,7 +129,7 @@ def _evaluate_metrics(
     """Yield the scores of each metric for each explainer."""
     for metric in context.plan.metrics.values():
         for name, metric_input in inputs.items():
-            for score in evaluate_metric(context, metric_input, metric, f"metric.{metric.name}"):
+            for score in evaluate_metric(context, metric_input, metric):
                 yield metric, name, score
 
 
@@ -218,7 +219,7 @@ def create_metric_input(
         rows.probability,
         dataset=context.dataset,
         # Without access: `evaluate_metric` replaces it by a client with the access of each metric.
-        model=Ledger().open_client(context.model, Access.NOTHING, "nobody"),
+        model=Ledger().open_client(context.model, Access.NOTHING, LedgerKey("metric")),
         features=features,
         k=features.shape[1],
         complete=complete,
@@ -231,17 +232,15 @@ def create_metric_input(
 
 
 @restore_working_directory()
-def evaluate_metric(
-    context: RunContext, inputs: MetricInput, metric: Metric, component: str
-) -> Iterator[Score | AbsentScore]:
+def evaluate_metric(context: RunContext, inputs: MetricInput, metric: Metric) -> Iterator[Score | AbsentScore]:
     """Return the scores of one metric, computed with the access that it declares."""
-    access = _get_metric_access(context, metric)
+    access, key = _get_metric_access(context, metric), LedgerKey("metric", metric.name)
     permitted = replace(
         inputs,
-        model=context.open_client(access, component),
+        model=context.open_client(access, key),
         probability=inputs.probability if max(access, metric.access) >= Access.PROBABILITY else None,
     )
-    with context.ledger.measure_time(component):
+    with context.ledger.measure_time(key):
         scores = list(metric.score(permitted))
     return iter(scores)
 

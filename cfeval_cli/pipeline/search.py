@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, Ints, Rows, Section
+from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, Ints, LedgerKey, Rows, Section
 from cfeval_cli.core.fingerprint import hash_component, hash_work
 from cfeval_cli.pipeline.context import RunContext, index_without_copy
 from cfeval_cli.pipeline.model_checks import get_tolerance
@@ -21,27 +21,25 @@ def find_explained(features: Ints) -> Ints:
     return np.flatnonzero((features != NO_FEATURE).any(axis=1))
 
 
-def search_explained_instances(
-    context: RunContext, features: Ints, component: str, advance: Callable[[int], None]
-) -> Edits:
+def search_explained_instances(context: RunContext, features: Ints, name: str, advance: Callable[[int], None]) -> Edits:
     """Return counterfactuals of the explained instances, which edit only their selected features (N, k)."""
     explained = index_without_copy(find_explained(features), len(features))
     rows = context.rows.take(explained)
-    return search_counterfactuals(context, rows, features[explained], component, advance, use_cache=True)
+    return search_counterfactuals(context, rows, features[explained], name, advance, use_cache=True)
 
 
 def search_counterfactuals(
     context: RunContext,
     rows: Rows,
     features: Ints,
-    component: str,
+    name: str,
     advance: Callable[[int], None],
     *,
     use_cache: bool,
 ) -> Edits:
     """Return counterfactuals of some instances at each level of access of the search.
 
-    `component` is the name under which the ledger counts the cost; `{level}` in it is replaced.
+    The ledger counts the cost as that of the search for an explainer, which `name` states.
     """
     plan, edits = context.plan, {}
     for level, distance in context.distances.items():
@@ -56,5 +54,5 @@ def search_counterfactuals(
         )
         check_counterfactuals(job, joined, get_tolerance(context.probabilities))
         edits[level] = Counterfactuals(**joined.arrays)
-        context.ledger.record(component.format(level=level.name.lower()), joined.cost)
+        context.ledger.record(LedgerKey("search", name, level), joined.cost)
     return edits

@@ -19,6 +19,7 @@ from cfeval_cli.core import (
     FittedDistance,
     Ints,
     Ledger,
+    LedgerKey,
     Model,
     Rows,
     Search,
@@ -58,8 +59,13 @@ class SearchJob:
 
     @property
     def component(self) -> str:
-        """The name in the ledger, and the key of the random streams."""
+        """The key of its random streams, and its name in messages."""
         return get_stream_name(self.access)
+
+    @property
+    def ledger_key(self) -> LedgerKey:
+        """The key of its cost in the ledger of one chunk."""
+        return LedgerKey("search", access=self.access)
 
 
 def find_counterfactuals(
@@ -87,7 +93,7 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
     verified = draw_verified_instances(job.seed, job.component, joined.cached_rows, joined.worker_rows)
     for origin, positions in verified.items():
         rows, edits = job.rows.take(positions), counterfactuals.take(positions)
-        client = Ledger().open_client(job.model, job.access, job.component, padded=job.dataset.padded)
+        client = Ledger().open_client(job.model, job.access, job.ledger_key, padded=job.dataset.padded)
         if edits.codes is not None:
             labels, probability = client.predict_with_proba(edits.codes, rows.labels)
         elif edits.vectors is not None:
@@ -120,14 +126,14 @@ def _search_chunk(job: SearchJob, positions: Ints) -> list[UnitResult]:
         component=job.component,
         features=select_changeable(job.dataset, job.features[positions]),
         dataset=job.dataset,
-        model=ledger.open_client(job.model, job.access, job.component, padded=job.dataset.padded),
+        model=ledger.open_client(job.model, job.access, job.ledger_key, padded=job.dataset.padded),
         measure=job.distance,
     )
     counterfactuals = job.search.find(task)
     _check_constraints(job, rows.codes, counterfactuals)
     columns = {field.name: getattr(counterfactuals, field.name) for field in fields(counterfactuals)}
     arrays = {name: array for name, array in columns.items() if array is not None}
-    return [UnitResult(arrays, ledger.get_cost(job.component) + Cost(seconds=time.perf_counter() - started))]
+    return [UnitResult(arrays, ledger.get_cost(job.ledger_key) + Cost(seconds=time.perf_counter() - started))]
 
 
 def _check_constraints(job: SearchJob, codes: Codes, counterfactuals: Counterfactuals) -> None:

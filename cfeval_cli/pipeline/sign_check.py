@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 
-from cfeval_cli.core import NO_FEATURE, Access, Batch, ExplainerResult, Floats, Ints, Ledger, Probabilistic
+from cfeval_cli.core import NO_FEATURE, Access, Batch, ExplainerResult, Floats, Ints, Ledger, LedgerKey, Probabilistic
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.removal.marginal import Marginal
@@ -70,7 +70,9 @@ def _sample_rows(context: RunContext, name: str, result: ExplainerResult) -> Int
 
 def _compute_drops(context: RunContext, rows: Ints) -> Floats:
     """Return the drop (n, M) in the probability of the predicted class when each feature is removed."""
-    client = Ledger().open_client(context.model, Access.PROBABILITY, "signs", padded=context.dataset.padded)
+    client = Ledger().open_client(
+        context.model, Access.PROBABILITY, LedgerKey("sign_check"), padded=context.dataset.padded
+    )
     sample, removal = context.rows.take(rows), Marginal(draws=_N_DRAWS)
     explain = Omission({removal.name: removal}, removal=removal.name).fit(context.dataset, client)
     batch = Batch(sample.ids, sample.codes, sample.labels, seed=context.plan.settings.seed, component="signs")

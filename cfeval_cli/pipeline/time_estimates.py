@@ -27,10 +27,6 @@ def estimate_search(context: RunContext, features: Ints, seconds_per_row: float)
 
 def estimate_repetition(context: RunContext) -> TimeEstimate:
     """Return the estimate for explaining again, whose items are instances of each explainer."""
-    costs = [
-        context.ledger.get_cost(component)
-        for component in context.ledger.rows
-        if component.startswith(("explainer.", "search."))
-    ]
+    costs = [context.ledger.get_cost(key) for key in context.ledger.rows if key.part in ("explainer", "search")]
     items = len(context.plan.explainers) * max(1, len(context.instances))
     return TimeEstimate("explainer_stability", sum(cost.seconds for cost in costs) / items)

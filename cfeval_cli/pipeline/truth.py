@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Dataset, Floats, Ints, Ledger, Model, Rows, Section, Truth, TruthEstimate
+from cfeval_cli.core import Dataset, Floats, Ints, Ledger, LedgerKey, Model, Rows, Section, Truth, TruthEstimate
 from cfeval_cli.core.fingerprint import hash_component, hash_work
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.chunks import (
@@ -117,7 +117,9 @@ def _log_time_estimate(context: RunContext, name: str, truth: Truth, n_instances
 
 def _compute_chunk(job: TruthJob, positions: Ints) -> list[UnitResult]:
     """Compute the truth for a chunk of instances, which is one unit; its evaluations belong to no component's cost."""
-    client = Ledger().open_client(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
+    client = Ledger().open_client(
+        job.model, job.truth.access, LedgerKey("truth", job.truth.name), padded=job.dataset.padded
+    )
     estimate = job.truth.estimate(job.dataset, client, job.rows.take(positions))
     arrays = {
         "importance": estimate.importance,

@@ -258,7 +258,6 @@ class RunFolder:
                 {"stage": stage, "component": component, "seconds": spent}
                 for (stage, component), spent in seconds.items()
             ],
-            model_rows=dict(ledger.rows),
             peak_memory_mb=round(_get_peak_memory(), 1),
             correlations_absent=entries.explain_missing_correlations(self._record),
         )

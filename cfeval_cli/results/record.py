@@ -214,7 +214,6 @@ class RunRecord(Entry):
     resampled: Count = 0
     seconds: Number = 0.0
     stages: list[StageEntry] = []
-    model_rows: dict[str, Count] = {}
     peak_memory_mb: Number | None = None
     correlations_absent: str = ""
     files: dict[str, str] = {}

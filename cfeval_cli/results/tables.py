@@ -164,13 +164,12 @@ def make_scores_builders(scores: Scores) -> FrameBuilders:
 def build_costs(ledger: Ledger, explained: Mapping[str, ExplainedEntry]) -> pd.DataFrame:
     """Return costs.csv: the time and the model evaluations of each component."""
     lines = []
-    for component in list(ledger.rows):
-        part, _, name = component.partition(".")
-        name, access = name.rsplit(".", 1) if part == "search" else (name, "")
-        n_reused = explained[name].known if part == "explainer" else ""
-        cost = ledger.get_cost(component)
+    for key in list(ledger.rows):
+        access = "" if key.access is None else key.access.name.lower()
+        n_reused = explained[key.name].known if key.part == "explainer" else ""
+        cost = ledger.get_cost(key)
         amounts = (round(cost.seconds, 4), cost.rows, round(cost.model_seconds, 4), round(cost.calls))
-        lines.append((part, name, access, n_reused, *amounts))
+        lines.append((key.part, key.name, access, n_reused, *amounts))
     columns = ["part", "name", "access", "known", "seconds", "model_rows", "model_seconds", "model_calls"]
     return pd.DataFrame(lines, columns=columns)
 

@@ -25,6 +25,7 @@ from cfeval_cli.core import (
     HasLogits,
     HasReadFeatures,
     Ledger,
+    LedgerKey,
     Model,
     ModelSpec,
     Probabilistic,
@@ -79,7 +80,7 @@ def _predict(model: Model, codes: Codes) -> Floats:
     """Return probabilities (n, C), or labels (n, 1) of a model that has no more."""
     if isinstance(model, Probabilistic):
         return np.asarray(model.predict_proba(codes))
-    client = Ledger().open_client(model, Access.LABEL, "check_model")
+    client = Ledger().open_client(model, Access.LABEL, LedgerKey("check_model"))
     return client.predict_labels(codes).astype(np.float64)[:, None]
 
 

@@ -17,6 +17,7 @@ from cfeval_cli.core import (
     Floats,
     Ints,
     Ledger,
+    LedgerKey,
     Model,
     ModelClient,
     ModelSpec,
@@ -56,7 +57,7 @@ class Problem:
 
     def make_client(self, access: Access) -> ModelClient:
         """Return a client of the model that refuses more than a level of access."""
-        return Ledger().open_client(self.model, access, "The component", padded=self.dataset.padded)
+        return Ledger().open_client(self.model, access, LedgerKey("The component"), padded=self.dataset.padded)
 
     def make_batch(self, order: Ints, seed: int = 0) -> Batch:
         """Return some test instances to be explained."""

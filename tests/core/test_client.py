@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Cost, HasGradient, InspectionDepth, Ledger
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Cost, HasGradient, InspectionDepth, Ledger, LedgerKey
 from cfeval_cli.core.client import apply_edits, embed_features, embed_rows
 from cfeval_cli.errors import Failure
 from tests.problems import kept, labels, make_dataset, make_linear, open_client, problems
@@ -79,7 +79,7 @@ class ThreeClasses:
 
 @pytest.mark.parametrize("level", list(Access))
 def test_a_gate_lets_through_its_level_and_no_more(level):
-    made = Ledger().open_client(MODEL, level, "someone")
+    made = Ledger().open_client(MODEL, level, LedgerKey("someone"))
     for needed, calls in CALLS.items():
         for call in calls:
             if needed <= level:
@@ -100,7 +100,7 @@ def test_label_access_shows_no_probability():
 @pytest.mark.parametrize("model", [MODEL, Pairs(MODEL)], ids=["binary", "pairs"])
 def test_every_row_is_counted_on_the_askers_account(model):
     ledger = Ledger()
-    made = ledger.open_client(model, Access.GRADIENT, "a")
+    made = ledger.open_client(model, Access.GRADIENT, LedgerKey("a"))
     counted = calls = 0
     for rows, call in (
         (20, lambda: made.predict_labels(CODES)),
@@ -116,14 +116,14 @@ def test_every_row_is_counted_on_the_askers_account(model):
         call()
         counted += rows
         calls += rows > 0
-        assert (ledger.rows["a"], ledger.calls["a"]) == (counted, calls)
-    ledger.open_client(model, Access.LABEL, "b")
-    assert ledger.rows["b"] == 0
-    ledger.record("b", Cost(3, 1.5, 0.5, 0.25))
-    ledger.record("b", Cost(4, 2, 1.0, 0.5))
-    assert ledger.get_cost("b") == Cost(7, 3.5, 1.5, 0.75)
-    ledger.add("c", ledger)
-    assert ledger.get_cost("c").rows == counted + 7 and ledger.get_cost("c").calls == calls + 3.5
+        assert (ledger.rows[LedgerKey("a")], ledger.calls[LedgerKey("a")]) == (counted, calls)
+    ledger.open_client(model, Access.LABEL, LedgerKey("b"))
+    assert ledger.rows[LedgerKey("b")] == 0
+    ledger.record(LedgerKey("b"), Cost(3, 1.5, 0.5, 0.25))
+    ledger.record(LedgerKey("b"), Cost(4, 2, 1.0, 0.5))
+    assert ledger.get_cost(LedgerKey("b")) == Cost(7, 3.5, 1.5, 0.75)
+    ledger.add(LedgerKey("c"), ledger)
+    assert ledger.get_cost(LedgerKey("c")).rows == counted + 7 and ledger.get_cost(LedgerKey("c")).calls == calls + 3.5
 
 
 @given(problems(absent=0.2), st.integers(0, 99), st.sampled_from([-2.0, 1.0, 300.0]))
@@ -304,8 +304,8 @@ def test_a_linear_model_tells_its_line():
 def looked(call, access=Access.WHITE_BOX, model=MODEL, padded=False):
     """How deep a call looks."""
     ledger = Ledger(records_depth=True)
-    call(ledger.open_client(model, access, "who", padded=padded))
-    return ledger.get_depth("who")
+    call(ledger.open_client(model, access, LedgerKey("who"), padded=padded))
+    return ledger.get_depth(LedgerKey("who"))
 
 
 def test_a_watching_ledger_knows_how_deep_an_asker_looked():
@@ -337,7 +337,7 @@ def test_a_watching_ledger_knows_how_deep_an_asker_looked():
 
     assert looked(both) == InspectionDepth.EMBEDDINGS  # the deepest counts
     ledger = Ledger()
-    ledger.open_client(MODEL, Access.WHITE_BOX, "who").embed_rows(CODES)
+    ledger.open_client(MODEL, Access.WHITE_BOX, LedgerKey("who")).embed_rows(CODES)
     assert ledger.depths == {}  # who does not watch sees nothing
 
 

@@ -158,7 +158,7 @@ def test_methods_with_the_names_of_abilities_grant_nothing():
     spec = ModelSpec.from_model(DATASET, model)
     assert not [ability for ability in abilities if isinstance(model, ability) or spec.supports(ability)]
     assert not spec.blind and hash_data_and_model(DATASET, model) is None
-    client = core.Ledger().open_client(model, Access.WHITE_BOX, "test")
+    client = core.Ledger().open_client(model, Access.WHITE_BOX, core.LedgerKey("test"))
     assert (
         not client.has_embeddings
         and not client.has_effects

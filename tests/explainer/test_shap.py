@@ -7,7 +7,7 @@ from math import factorial
 import numpy as np
 import pytest
 
-from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, ModelSpec
+from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, LedgerKey, ModelSpec
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer import coalitions
 from cfeval_cli.explainer.shap import Shap
@@ -135,7 +135,7 @@ def test_equal_rows_are_evaluated_once():
             edited = rows.copy()
             edited[:, features[own]] = codes[features[own]]
             assert found == pytest.approx(model.predict_positive(edited).mean(), abs=1e-12)
-        assert door._ledger.rows["test"] < 0.5 * sets.shape[0] * len(rows)
+        assert door._ledger.rows[LedgerKey("test")] < 0.5 * sets.shape[0] * len(rows)
 
 
 @pytest.mark.parametrize("name", ["few", "text"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Access, Explanation, Ledger
+from cfeval_cli.core import ABSENT, Access, Explanation, Ledger, LedgerKey
 from cfeval_cli.core.metric import fill_in_counts
 from cfeval_cli.core.without import RemovalEffect
 from cfeval_cli.metric import lattice
@@ -235,11 +235,11 @@ def test_equal_edits_are_evaluated_once():
     model = InteractionModel(dataset, 1)
     inputs = make_inputs(dataset, model, 1, removals={"marginal": Marginal(100)})
     ledger = Ledger()
-    object.__setattr__(inputs, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))
+    object.__setattr__(inputs, "model", ledger.open_client(model, Access.PROBABILITY, LedgerKey("naopc")))
     (score,) = Naopc(rows=150_000).score(inputs)
     assert len(score.positions) == len(inputs)  # each has 1,023 sets with up to 100 draws
     n_distinct = 2**10 * len(inputs)  # all possible rows of the instances
-    assert ledger.rows["naopc"] < n_distinct + 10 * 100 * len(inputs)
+    assert ledger.rows[LedgerKey("naopc")] < n_distinct + 10 * 100 * len(inputs)
 
 
 @given(st.integers(0, 10_000))
@@ -285,9 +285,9 @@ def test_sample_is_the_same_for_all_explainers_and_evaluations_are_bounded(subse
     assert f"on a sample of {len(score.positions)} instances" in fill_in_counts(score.method, score.counts)
     ledger = Ledger()
     second = make_inputs(dataset, model, 1, seed=7, removals={"marginal": Marginal(10)})
-    object.__setattr__(second, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))
+    object.__setattr__(second, "model", ledger.open_client(model, Access.PROBABILITY, LedgerKey("naopc")))
     (other,) = metric.score(second)
-    assert other.positions.tolist() == score.positions.tolist() and ledger.rows["naopc"] < 2 * rows
+    assert other.positions.tolist() == score.positions.tolist() and ledger.rows[LedgerKey("naopc")] < 2 * rows
     (reseeded,) = Naopc(rows=rows, width=2, seed=1).score(inputs)
     assert reseeded.positions.tolist() != score.positions.tolist()
 
@@ -300,10 +300,10 @@ def test_extremes_are_computed_once_for_all_explainers():
     list(Naopc(width=5).score(inputs))
     ledger = Ledger()
     second = make_inputs(dataset, model, 1, seed=9, removals=removals, memory=inputs.memory)
-    object.__setattr__(second, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))
+    object.__setattr__(second, "model", ledger.open_client(model, Access.PROBABILITY, LedgerKey("naopc")))
     (score,) = Naopc(width=5).score(second)
     # Only the order itself is evaluated: at most three sets of each instance with up to five draws.
-    assert ledger.rows["naopc"] <= len(inputs) * 3 * 5 and score.denominator.all()
+    assert ledger.rows[LedgerKey("naopc")] <= len(inputs) * 3 * 5 and score.denominator.all()
     assert open_client(model, Access.PROBABILITY).has_linear_logit is False
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Ledger
+from cfeval_cli.core import ABSENT, Ledger, LedgerKey
 from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.prediction_gap import Pgi, Pgu
 from cfeval_cli.removal.marginal import Marginal
@@ -37,9 +37,9 @@ def test_equal_removal_of_the_run_shares_model_evaluations():
         list(Comprehensiveness().score(inputs))
         ledger = Ledger()
         second = make_inputs(dataset, model, 1, 2, memory=inputs.memory)
-        object.__setattr__(second, "model", ledger.open_client(model, second.model.access, "pgi"))
+        object.__setattr__(second, "model", ledger.open_client(model, second.model.access, LedgerKey("pgi")))
         list(Pgi(Marginal(draws, 0)).score(second))
-        assert (ledger.rows["pgi"] > 0) == (n_new > 0)
+        assert (ledger.rows[LedgerKey("pgi")] > 0) == (n_new > 0)
 
 
 def test_gap_counts_changes_in_either_direction():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr
 
-from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Explanation, Ledger
+from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Explanation, Ledger, LedgerKey
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.infidelity import Infidelity
 from cfeval_cli.metric.subsets import RandomSubsetMetric
@@ -89,9 +89,9 @@ def test_sets_depend_on_neither_scale_nor_explainer():
             assert original[variant] == pytest.approx(rescaled[variant], abs=1e-9, nan_ok=True)
     ledger = Ledger()
     other = make_inputs(dataset, model, 1, seed=8, removals=REMOVALS, memory=inputs.memory)
-    object.__setattr__(other, "model", ledger.open_client(model, Access.GRADIENT, "x"))
+    object.__setattr__(other, "model", ledger.open_client(model, Access.GRADIENT, LedgerKey("x")))
     compute_values(Infidelity(), other)
-    assert ledger.rows["x"] == 0  # the same sets were evaluated for another metric and explainer
+    assert ledger.rows[LedgerKey("x")] == 0  # the same sets were evaluated for another metric and explainer
 
 
 def test_effects_of_additive_model_are_faithful_and_zero_scores_have_no_correlation():

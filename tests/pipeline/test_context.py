@@ -12,6 +12,7 @@ from cfeval_cli.core import (
     Cost,
     ExplainerResult,
     Explanation,
+    LedgerKey,
     Metric,
     ModelSpec,
     Score,
@@ -83,13 +84,13 @@ FEATURES = np.tile([[0, 2]], (30, 1))
 
 def test_counterfactuals_are_searched_at_each_level_and_counted(plan):
     context = create_context(plan, DATASET, MODEL)
-    edits = search_counterfactuals(context, context.rows, FEATURES, "search.x.{level}", lambda _: None, use_cache=False)
+    edits = search_counterfactuals(context, context.rows, FEATURES, "x", lambda _: None, use_cache=False)
     assert set(edits) == {Access.LABEL, Access.PROBABILITY}
     assert edits[Access.LABEL].probability is None and edits[Access.PROBABILITY].probability is not None
     for found in edits.values():
         assert (found.codes[:, 1] == context.rows.codes[:, 1]).all()
         assert (found.labels == labels(MODEL, found.codes)).all()
-    assert all(context.ledger.rows[f"search.x.{level}"] > 30 for level in ("label", "probability"))
+    assert all(context.ledger.rows[LedgerKey("search", "x", level)] > 30 for level in edits)
 
 
 def test_a_metric_has_the_access_that_it_declares(plan):
@@ -110,13 +111,13 @@ def test_a_metric_has_the_access_that_it_declares(plan):
     case = create_metric_input(context, context.rows, FEATURES, np.ones(30, bool), {}, {})
     assert case.k == 2 and case.model.access is Access.NOTHING
     for metric in (Curious(Access.LABEL), Curious(Access.PROBABILITY), Curious(Access.WHITE_BOX, "truth")):
-        assert [result.variant for result in evaluate_metric(context, case, metric, "metric.x")] == ["all", "none"]
+        assert [result.variant for result in evaluate_metric(context, case, metric)] == ["all", "none"]
     assert seen == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
     seen.clear()
     wants = Curious(Access.LABEL)
     wants.max_access = Access.GRADIENT
     for able in (context, replace(context, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
-        list(evaluate_metric(able, case, wants, "metric.x"))
+        list(evaluate_metric(able, case, wants))
     assert seen == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
 
 
@@ -164,10 +165,10 @@ def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
     }
     assert same == {"random": False, "lr": True}
     chosen = explain.select_top_k(context, "lr", first["lr"])
-    edits = search_counterfactuals(context, context.rows, chosen, "search.lr.{level}", lambda _: None, use_cache=False)
+    edits = search_counterfactuals(context, context.rows, chosen, "lr", lambda _: None, use_cache=False)
     for level, found in edits.items():
         again = second.edits["lr"][level]
         assert (again.codes == found.codes[rows]).all() and (again.distance == found.distance[rows]).all()
     assert set(second.scores.to_frame()["instance"]) == set(context.instances.ids[rows].tolist())
     assert set(second.scores.to_frame()["explainer"]) == {"random", "lr"}
-    assert part.ledger.rows["search"] > 0
+    assert part.ledger.rows[LedgerKey("search", "lr", Access.LABEL)] > 0

@@ -59,8 +59,7 @@ def score_explanations(context, explanations):
     """Run the stages after the explanations."""
     selected = {name: explain.select_top_k(context, name, result) for name, result in explanations.items()}
     edits = {
-        name: search_explained_instances(context, features, "s.{level}", lambda _: None)
-        for name, features in selected.items()
+        name: search_explained_instances(context, features, name, lambda _: None) for name, features in selected.items()
     }
     truth = {name: context.truth(name) for name in context.plan.truths}
     scores, summary = compute_scores(context, truth, explanations, selected, edits)

@@ -31,8 +31,7 @@ def score_explainers(unexplained):
     explained["lr"] = ExplainerResult(Explanation(features, explanation.scores), Cost(), 0)
     chosen = {name: explain.select_top_k(context, name, done) for name, done in explained.items()}
     edits = {
-        name: search_explained_instances(context, features, "s.{level}", lambda _: None)
-        for name, features in chosen.items()
+        name: search_explained_instances(context, features, name, lambda _: None) for name, features in chosen.items()
     }
     truth = {name: context.truth(name) for name in context.plan.truths}
     truth["contrast"] = np.where(np.arange(N)[:, None] % 3 == 0, np.nan, truth["contrast"])  # not computed for all

@@ -1,9 +1,11 @@
 """Expected model evaluations against those that are counted, and the settings that reduce them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cfeval_cli.core import NO_FEATURE, Access, Cost, Ledger, ModelSpec
+from cfeval_cli.core import NO_FEATURE, Access, Cost, Ledger, LedgerKey, ModelSpec
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.gradient_input import GradientInput
@@ -53,11 +55,11 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
     model, ledger = random_linear(dataset, 7, 3), Ledger()
     spec = ModelSpec(dataset, type(model))
     explain = explainer.fit(
-        dataset, ledger.open_client(model, explainer.choose_access(spec), "test", padded=dataset.padded)
+        dataset, ledger.open_client(model, explainer.choose_access(spec), LedgerKey("test"), padded=dataset.padded)
     )
     ledger.rows.clear()
     explain(make_batch(dataset, model))
-    workload, used = explainer.estimate_workload(spec), ledger.rows["test"] / len(dataset.test)
+    workload, used = explainer.estimate_workload(spec), ledger.rows[LedgerKey("test")] / len(dataset.test)
     assert workload.settings == settings
     if isinstance(explainer, Anchor):
         assert workload.evaluations == 5000 and used < 50_000  # a rough figure
@@ -87,9 +89,12 @@ def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, 
     features[:, 1:][::4] = NO_FEATURE
     features = np.where(np.take_along_axis(dataset.test.codes, features, axis=1) < 0, NO_FEATURE, features)
     for search, access in ((Discrete(), Access.PROBABILITY), (Exact(), Access.GRADIENT)):
-        task = make_task(dataset, model, features, access)
+        ledger = Ledger()
+        client = ledger.open_client(model, access, LedgerKey("search"))
+        task = replace(make_task(dataset, model, features, access), model=client)
         search.find(task)
-        workload, used = search.estimate_workload(dataset, features), task.model._ledger.rows["search"] / len(features)
+        workload = search.estimate_workload(dataset, features)
+        used = ledger.rows[LedgerKey("search")] / len(features)
         assert workload.evaluations == pytest.approx(used, rel=0.3, abs=3)
         if isinstance(search, Discrete):
             assert workload.settings == (*settings, *(["k"] if k > 1 else []))
@@ -124,8 +129,8 @@ def test_settings_are_named_by_their_keys():
     assert estimate_explainer(context, "random", 0.001) == ("n_explain", None)
     features = choose_features(TABLE, 2, 0)
     assert estimate_search(context, features, 0.001) == ("k or n_explain", 81 * 0.001)
-    context.ledger.record("explainer.omission", Cost(seconds=60.0))
-    context.ledger.record("search.omission.label", Cost(seconds=30.0))
+    context.ledger.record(LedgerKey("explainer", "omission"), Cost(seconds=60.0))
+    context.ledger.record(LedgerKey("search", "omission", Access.LABEL), Cost(seconds=30.0))
     assert estimate_repetition(context) == ("explainer_stability", 90 / (3 * len(TABLE.test)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import BlackBox, ModelSpec, Rows
+from cfeval_cli.core import BlackBox, LedgerKey, ModelSpec, Rows
 from cfeval_cli.model.external import LabelModel
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.tree import Tree
@@ -139,7 +139,7 @@ def test_sampling_stops_at_the_standard_error_or_the_budget(error):
         counted = open_client(model)
         Shapley(error=1e-9, budget=2_000).estimate(dataset, counted, rows)
     rounds = 10  # in each of which the row itself is asked about once more
-    assert counted._ledger.rows["test"] <= len(rows) * (2_000 + rounds)
+    assert counted._ledger.rows[LedgerKey("test")] <= len(rows) * (2_000 + rounds)
 
 
 def test_sampled_values_do_not_depend_on_the_other_instances(monkeypatch):

@@ -35,6 +35,7 @@ _RECORD = ("settings", "data", "model", "metrics", "truths", "removals", "search
 _METRICS = ("metric", "variant", "explainer", "rung", "control", "value", "better", "role", "circular")
 _SUBSETS = {"tau": ALL_EXPLAINERS, "tau_without_controls": WITHOUT_CONTROLS}  # of run folders
 _CORRELATIONS = ("metric", "variant", "family", "truth", "agreement", "subset", "tau", "circular")
+_COSTS = ("part", "name", "access", "model_rows")
 _INSTANCES = ("metric", "variant", "truth", "agreement", "subset", "tau", "d")
 
 
@@ -49,6 +50,7 @@ def read_rows(folder: Path) -> pd.DataFrame:
             name: read_table(folder, record, f"{name}.csv", columns)
             for name, columns in (
                 ("metrics", _METRICS), ("correlations", _CORRELATIONS), ("instance_agreement", _INSTANCES),
+                ("costs", _COSTS),
             )
         }  # fmt: skip
         checked.check_tables(record, tables["metrics"], tables["correlations"])
@@ -59,7 +61,11 @@ def read_rows(folder: Path) -> pd.DataFrame:
 
 
 def _compute_rows(
-    record: RunRecord, metrics: pd.DataFrame, correlations: pd.DataFrame, instance_agreement: pd.DataFrame
+    record: RunRecord,
+    metrics: pd.DataFrame,
+    correlations: pd.DataFrame,
+    instance_agreement: pd.DataFrame,
+    costs: pd.DataFrame,
 ) -> pd.DataFrame:
     settings, lines = record.settings, []
     metrics = metrics[metrics["rung"].isna()]
@@ -101,7 +107,9 @@ def _compute_rows(
                 # among pairs that the truth orders, the share that the metric orders alike; ties count half
                 "diagnosticity": (1 + by_instance.get(key, {}).get("d", np.nan)) / 2,
                 "agreement": by_instance.get(key, {}).get("tau", np.nan),
-                "model_rows": _count_model_evaluations(record, metric, variant, int(has_values.sum())),
+                "model_rows": _count_model_evaluations(costs, metric, variant) / max(
+                    1, record.instances * int(has_values.sum())
+                ),
                 "circular": bool(stored["tau"][key]["circular"]),
                 "arbitrary": variant in record.arbitrary_removals,
                 "exact": entry.exact,
@@ -148,12 +156,8 @@ def _check_taus(computed: Mapping[str, float | int], stored: Mapping[str, float]
             raise ValueError(f"{name} of {', '.join(key)} in correlations.csv does not follow from metrics.csv")
 
 
-def _count_model_evaluations(record: RunRecord, metric: str, variant: str, n_explainers: int) -> float:
-    """Return the model evaluations for one explanation: of the metric, and of the search that its variant needs."""
-    costs = record.model_rows
-    total = float(costs.get(f"metric.{metric}", 0))
-    if variant in record.levels:
-        total += sum(
-            float(rows) for name, rows in costs.items() if name.startswith("search.") and name.endswith(f".{variant}")
-        )
-    return total / max(1, record.instances * n_explainers)
+def _count_model_evaluations(costs: pd.DataFrame, metric: str, variant: str) -> float:
+    """Return the model evaluations of a metric and of the search that its variant needs."""
+    is_metric = (costs["part"] == "metric") & (costs["name"] == metric)
+    is_search = (costs["part"] == "search") & (costs["access"] == variant)
+    return float(costs.loc[is_metric | is_search, "model_rows"].sum())

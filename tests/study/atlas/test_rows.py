@@ -65,12 +65,11 @@ def test_row_describes_truth_explainers_and_cost(judge_runs):
     assert line["circular"] and not line["arbitrary"] and line["exact"] and line["run"] == record["inputs"][:16]
     assert line["ranked"] == "decision_boundary lime omission shap" and line["explainers"] == 6
     assert rows.loc["shapley", "comprehensiveness", "del"]["arbitrary"]
-    search = sum(
-        cost
-        for name, cost in record["model_rows"].items()
-        if name.startswith("search.") and name.endswith(".probability")
+    costs = pd.read_csv(judge_runs[0] / "costs.csv").set_index(["part", "name"])
+    search = costs.loc["search"].query("access == 'probability'")["model_rows"].sum()
+    assert line["model_rows"] == pytest.approx(
+        (search + costs.loc[("metric", "validity_soft"), "model_rows"]) / (20 * 6)
     )
-    assert line["model_rows"] == pytest.approx((search + record["model_rows"]["metric.validity_soft"]) / (20 * 6))
 
 
 def test_pair_signs_are_those_of_differences():
@@ -107,7 +106,7 @@ DAMAGES = {
     "no truth": (lambda f: change_record_file(f, truths={}), "has no ground truth"),
     "no model": (lambda f: change_record_file(f, model="gone"), "has no entry model"),
     "odd levels": (lambda f: change_record_file(f, levels=3), "damaged"),
-    "odd costs": (lambda f: change_record_file(f, model_rows={"metric.c_soft": "many"}), "must be a whole number"),
+    "odd costs": (lambda f: rewrite_table(f, "costs.csv", lambda t: t.assign(model_rows="many")), "could not convert"),
     "no record": (lambda f: (f / "run.json").write_text("{"), "damaged"),
 }  # fmt: skip
 
