@@ -8,14 +8,13 @@ import pandas as pd
 
 from cfeval_cli.report.build_scores import group_lines
 from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
+from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.numbers import PERCENT
-from cfeval_cli.report.table import STAR, Cell, Row, Table, Title
+from cfeval_cli.report.table import STAR, Cell, Table, Title
 from cfeval_cli.report.titles import (
     is_truth,
     list_truth_metrics,
     make_explainer_titles,
-    make_metric_title,
-    merge_rows,
     name_truths,
 )
 from cfeval_cli.results.record import RunRecord
@@ -35,30 +34,28 @@ def build_bounds(
     explainers = list(dict.fromkeys(metrics["explainer"]))[:_MAX_SHOWN_EXPLAINERS]
     titles = make_explainer_titles(record, low_coverage)
     truths = name_truths([truth for truth in record.truths if f"truth_{truth}_telling" in bounds], record)
-    header = [*map(Title, ("Metric", "worst", "best")), *(titles[name] for name in explainers), Title("informative")]
-    header += [Title(f"truth {name}", marks=STAR * (truth in settings.truth)) for truth, name in truths.items()]
-    rows = []
+    columns = [Title("worst"), Title("best"), *(titles[name] for name in explainers), Title("informative")]
+    columns += [Title(f"truth {name}", marks=STAR * (truth in settings.truth)) for truth, name in truths.items()]
+    cells = {}
     for line in bounds.to_dict("records"):
         pair = (line["metric"], line["variant"])
         if is_truth(pair[0], record):
             continue  # its best explanation is the ground truth itself
         positions = [lines.get(pair, {}).get(name, {}).get("place") for name in explainers]
         shares = [line["telling"] / line["instances"], *(line[f"truth_{truth}_telling"] for truth in truths)]
-        cells = [Cell(line["worst"]), Cell(line["best"])]
-        cells += [Cell(share, form=PERCENT) for share in (*positions, *shares)]
-        rows.append(Row(make_metric_title(*pair, record), cells))
+        percentages = [Cell(share, form=PERCENT) for share in (*positions, *shares)]
+        cells[pair] = [Cell(line["worst"]), Cell(line["best"]), *percentages]
     shown = bounds[~bounds["metric"].isin(list_truth_metrics(record))]
     counts = count_by_row(shown, [""] * len(shown), shown["instances"])
     usual = find_usual_counts(counts, [""])
-    how = _METHOD_TEXTS[bounds["method"].iloc[0]].format(k=settings.k)
+    method_text = _METHOD_TEXTS[bounds["method"].iloc[0]].format(k=settings.k)
     note = (
         f"{record.data.name}: the worst and the best score of any explanation of size k = {settings.k}; for each of "
-        f"{max(usual.values()):,} instances {how}."
+        f"{max(usual.values()):,} instances {method_text}."
         f"{write_exceptions(counts, usual, record, {})} Explainers: their position between the two "
         "(0 % the worst, 100 % the best, on the instances that they are scored on). Informative: the share of "
         "instances on which not all sets score the same. Truth: on these instances, the agreement of the metric's own "
         "optimum with each ground truth (the mean of several optima). bounds.csv has the same over all instances."
     )
-    merged, left_out = merge_rows({"": rows})
     title = "Bounds of each metric, and the position of each explainer between them"
-    return Table(title, header, merged, [note, *left_out], detail=True)
+    return build_metric_table(title, columns, cells, [note], record, in_blocks=False, detail=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
+from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.notes import (
     NOT_IDENTIFIABLE_NOTE,
     describe_run,
@@ -25,20 +26,17 @@ from cfeval_cli.report.table import (
     OUTSIDE_INTERVAL_MARK,
     STAR,
     Cell,
-    Row,
     Table,
     Title,
 )
 from cfeval_cli.report.titles import (
     Pair,
     describe_truths,
-    get_block,
     is_truth,
     list_contenders,
     list_leading_truths,
     list_truth_metrics,
     make_metric_title,
-    merge_rows,
     name_truths,
     write_reason,
 )
@@ -109,18 +107,15 @@ def build_correlations(correlations: pd.DataFrame, record: RunRecord) -> Table:
     columns = _make_columns(correlations, record)
     pairs: list[Pair] = list(dict.fromkeys(pair for column in columns for pair in column.by_pair))
     tied, leading = _find_tied(columns, pairs), list_leading_truths(record)
-    blocks: dict[str, list[Row]] = {}
-    for pair in pairs:
+    cells = {
+        pair: [column.make_cell(pair) for column in columns]
+        for pair in pairs
         # only graded controls can judge a ground truth; of these, the leading ones are shown
-        if pair not in tied and (not is_truth(pair[0], record) or pair in leading):
-            row = Row(make_metric_title(*pair, record), [column.make_cell(pair) for column in columns])
-            blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
-    has_outside = any(
-        OUTSIDE_INTERVAL_MARK in cell.marks for rows in blocks.values() for row in rows for cell in row.cells
-    )
-    rows, left_out = merge_rows(blocks)
+        if pair not in tied and (not is_truth(pair[0], record) or pair in leading)
+    }
+    has_outside = any(OUTSIDE_INTERVAL_MARK in cell.marks for row in cells.values() for cell in row)
     notes = _write_correlation_notes(correlations, columns, record, tied, has_outside=has_outside)
-    return Table(title, [Title("Metric"), *(column.title for column in columns)], rows, [*notes, *left_out])
+    return build_metric_table(title, [column.title for column in columns], cells, notes, record)
 
 
 def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_CoefficientColumn]:
@@ -211,11 +206,11 @@ def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
     judged = ranges[is_leading] if is_leading.any() else ranges  # graded controls alone have their order only
     truths = name_truths(judged["truth"], record)
     lines = {(line["metric"], line["variant"], line["truth"]): line for line in judged.to_dict("records")}
-    rows = [
-        Row(make_metric_title(*pair, record), [_make_range_cell(lines.get((*pair, truth))) for truth in truths])
+    cells = {
+        pair: [_make_range_cell(lines.get((*pair, truth))) for truth in truths]
         for pair in dict.fromkeys(zip(judged["metric"], judged["variant"], strict=True))
-    ]
-    header = [Title("Metric"), *(_make_truth_title("τ", truth, name, record) for truth, name in truths.items())]
+    }
+    columns = [_make_truth_title("τ", truth, name, record) for truth, name in truths.items()]
     note = (
         f"τ of each metric with the ground truth on {judged['instances'].max():,} instances. "
         f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}: the lowest and the highest τ over "
@@ -223,8 +218,8 @@ def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
         "explanations. In brackets, which change suffices: the constant that the effects of a feature share with the "
         "bias, the part of the embeddings that is orthogonal to the weights, or the scale of the embeddings."
     )
-    merged, left_out = merge_rows({"": rows})
-    return Table("Range of τ over parametrisations of the model", header, merged, [note, *left_out], detail=True)
+    title = "Range of τ over parametrisations of the model"
+    return build_metric_table(title, columns, cells, [note], record, in_blocks=False, detail=True)
 
 
 def _make_range_cell(line: _Line | None) -> Cell:
@@ -258,24 +253,17 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
     agreement = record.settings.agreement
     judged = instances[instances["agreement"] == agreement]
     truths = name_truths(judged["truth"], record)
-    header, columns = [Title("Metric")], []
+    titles, columns = [], []
     for truth, name in truths.items():
         lines = judged[judged["truth"] == truth].set_index(["metric", "variant"])
         by_pair = _index_by_pair(lines)
         for statistic, sign in (("tau", "τ"), ("d", "d")):
-            header.append(_make_truth_title(sign, truth, name, record))
+            titles.append(_make_truth_title(sign, truth, name, record))
             columns.append((statistic, by_pair, lines[statistic].max()))
-    rows = []
-    for pair in dict.fromkeys(zip(judged["metric"], judged["variant"], strict=True)):
-        cells = []
-        for statistic, by_pair, best in columns:
-            line = by_pair.get(pair)
-            if line is None:
-                cells.append(Cell())
-                continue
-            value, ends = line[statistic], (line[f"{statistic}_low"], line[f"{statistic}_high"])
-            cells.append(Cell(value, *ends, bold=bool(value == best)))
-        rows.append(Row(make_metric_title(*pair, record), cells))
+    cells = {
+        pair: [_make_statistic_cell(by_pair.get(pair), statistic, best) for statistic, by_pair, best in columns]
+        for pair in dict.fromkeys(zip(judged["metric"], judged["variant"], strict=True))
+    }
     with_tau = judged[judged["tau"].notna()]
     counts = count_by_row(with_tau, with_tau["truth"], with_tau["instances"])
     usual = find_usual_counts(counts, truths)
@@ -290,5 +278,12 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
         f"higher agreement.{write_interval_note(record, without_differences=True)}"
         f"{write_exceptions(counts, usual, record, truths)}"
     )
-    merged, left_out = merge_rows({"": rows})
-    return Table("Agreement instance by instance", header, merged, [note, *left_out], detail=True)
+    title = "Agreement instance by instance"
+    return build_metric_table(title, titles, cells, [note], record, in_blocks=False, detail=True)
+
+
+def _make_statistic_cell(line: _Line | None, statistic: str, best: float) -> Cell:
+    if line is None:
+        return Cell()
+    value, ends = line[statistic], (line[f"{statistic}_low"], line[f"{statistic}_high"])
+    return Cell(value, *ends, bold=bool(value == best))

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.report.instance_counts import write_support_notes
+from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.notes import (
     describe_run,
     find_not_identifiable,
     group_by_reason,
-    make_marked_title,
     write_absent_notes,
     write_circular_notes,
     write_fault_notes,
@@ -28,12 +28,9 @@ from cfeval_cli.report.table import CIRCULAR_MARK, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import (
     Pair,
     describe_truths,
-    get_block,
     is_truth,
     list_leading_truths,
     make_explainer_titles,
-    make_metric_title,
-    merge_rows,
     write_reason,
 )
 from cfeval_cli.results.record import RunRecord
@@ -57,17 +54,16 @@ def build_scores(
     shown = set(names or metrics["explainer"])
     titles = {n: t for n, t in make_explainer_titles(record, low_coverage).items() if n in shown}
     truths = list_leading_truths(record)
-    lines, moving = group_lines(metrics), find_not_identifiable(metrics)
-    blocks: dict[str, list[Row]] = {}
-    for pair in lines:
-        if is_truth(pair[0], record) and pair[0] != record.settings.agreement:
-            continue
-        row_title = make_marked_title(pair, record, moving, star=pair in truths)
-        row = Row(row_title, _make_score_cells(pair, lines, list(titles), record))
-        blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
-    rows, left_out = merge_rows(blocks, ranked=True)
-    notes = [*_write_score_notes(metrics, titles, record), *left_out]
-    return Table(title, [Title("Metric"), *titles.values()], rows, notes, ranked=True, part="scores")
+    lines = group_lines(metrics)
+    cells = {
+        pair: _make_score_cells(pair, lines, list(titles), record)
+        for pair in lines
+        if not is_truth(pair[0], record) or pair[0] == record.settings.agreement
+    }
+    return build_metric_table(
+        title, list(titles.values()), cells, _write_score_notes(metrics, titles, record), record,
+        starred=truths, not_identifiable=find_not_identifiable(metrics), ranked=True, part="scores",
+    )  # fmt: skip
 
 
 def _make_score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: RunRecord) -> list[Cell]:
@@ -136,20 +132,18 @@ def build_own_scores(metrics: pd.DataFrame, record: RunRecord, low_coverage: Map
         for name, title in make_explainer_titles(record, low_coverage).items()
         if name in set(scored["explainer"])
     }
-    blocks: dict[str, list[Row]] = {}
-    for pair, line_of in group_lines(scored).items():
-        explainer_lines = [line_of.get(name) for name in titles]
-        cells = [Cell() if line is None else Cell(line["own_value"], n=line["own_n"]) for line in explainer_lines]
-        row = Row(make_metric_title(*pair, record), cells)
-        blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
+    cells = {
+        pair: [
+            Cell(of_pair[name]["own_value"], n=of_pair[name]["own_n"]) if name in of_pair else Cell() for name in titles
+        ]
+        for pair, of_pair in group_lines(scored).items()
+    }
     note = (
         "On all instances that an explainer covers (their number). These differ between explainers, so the scores are "
         "not comparable: an explainer that covers only the hard instances scores low."
     )
-    rows, left_out = merge_rows(blocks)
     title = "Scores of each explainer on its own instances"
-    header = [Title("Metric"), *titles.values()]
-    return Table(title, header, rows, [note, *left_out], detail=True, part="scores")
+    return build_metric_table(title, list(titles.values()), cells, [note], record, detail=True, part="scores")
 
 
 def compute_mean_ranks(metrics: pd.DataFrame, record: RunRecord) -> dict[str, pd.DataFrame]:

@@ -8,15 +8,10 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
+from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.numbers import COUNT, PERCENT, SCORE
 from cfeval_cli.report.table import Cell, Row, Table, Title
-from cfeval_cli.report.titles import (
-    get_block,
-    list_truth_metrics,
-    make_explainer_titles,
-    make_metric_title,
-    merge_rows,
-)
+from cfeval_cli.report.titles import list_truth_metrics, make_explainer_titles
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 
@@ -35,7 +30,7 @@ def build_stability(
 
 def _build_features(features: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]) -> Table:
     settings, titles = record.settings, make_explainer_titles(record, low_coverage)
-    what = "the same feature" if settings.k == 1 else f"the same {settings.k} features"
+    same_features = "the same feature" if settings.k == 1 else f"the same {settings.k} features"
     rows, random, deterministic = list[Row](), list[str](), list[str]()
     for line in features.to_dict("records"):
         explainer = titles[line["explainer"]]
@@ -49,12 +44,12 @@ def _build_features(features: pd.DataFrame, record: RunRecord, low_coverage: Map
     asked, level = features["asked"].max(), f"{100 * settings.confidence:.4g}"
     notes = [
         f"{record.data.name}: {asked:,} instances were explained a second time with another explainer seed; model and "
-        f"search are the same. Same features: share of instances with {what}, with exact {level} % CI; overlap: common "
-        "features as a share of the larger set; same order: share with the same features in the same order; instances: "
-        "those with an explanation."
+        f"search are the same. Same features: share of instances with {same_features}, with exact {level} % CI; "
+        "overlap: common features as a share of the larger set; same order: share with the same features in the same "
+        "order; instances: those with an explanation."
     ]
     if random:
-        notes.append(f"Share of instances with {what} for another explainer seed: {'; '.join(random)}.")
+        notes.append(f"Share of instances with {same_features} for another explainer seed: {'; '.join(random)}.")
     if deterministic:
         notes.append(f"Deterministic, with the same features and scores: {', '.join(deterministic)}.")
     title = "Explainer stability: selected features"
@@ -66,10 +61,10 @@ def _build_values(
 ) -> Table:
     """Build how far each value moves, beside its standard error."""
     lines = {(line["metric"], line["variant"], line["explainer"]): line for line in values.to_dict("records")}
-    blocks: dict[str, list[Row]] = {}
-    for pair in dict.fromkeys(zip(values["metric"], values["variant"], strict=True)):
-        row = Row(make_metric_title(*pair, record), [_make_value_cell(lines.get((*pair, name))) for name in names])
-        blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
+    cells = {
+        pair: [_make_value_cell(lines.get((*pair, name))) for name in names]
+        for pair in dict.fromkeys(zip(values["metric"], values["variant"], strict=True))
+    }
     counts = count_by_row(values, values["explainer"], values["instances"])
     usual = find_usual_counts(counts, names)
     counts_text = ", ".join(f"{record.explainers[name]} {usual[name]:,}" for name in names)
@@ -80,10 +75,9 @@ def _build_values(
         f"fewer than {MIN_INSTANCES}. Deterministic explainers are left out."
     )
     title = "Explainer stability: values of the metrics"
-    rows, left_out = merge_rows(blocks)
     titles = make_explainer_titles(record, low_coverage)
-    header = [Title("Metric"), *(titles[name] for name in names)]
-    return Table(title, header, rows, [note, *left_out], detail=True, part="appendix")
+    columns = [titles[name] for name in names]
+    return build_metric_table(title, columns, cells, [note], record, detail=True, part="appendix")
 
 
 def _make_value_cell(line: Mapping[Any, Any] | None) -> Cell:

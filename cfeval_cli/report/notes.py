@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from cfeval_cli.report.table import CIRCULAR_MARK, LOW_COVERAGE_MARK, NOT_IDENTIFIABLE_MARK, Title
-from cfeval_cli.report.titles import LOW_COVERAGE, list_truth_metrics, make_metric_title, mark_not_identifiable
+from cfeval_cli.report.table import CIRCULAR_MARK, LOW_COVERAGE_MARK, NOT_IDENTIFIABLE_MARK
+from cfeval_cli.report.titles import LOW_COVERAGE, list_truth_metrics, make_metric_title
 from cfeval_cli.results.record import RunRecord, TruthEntry
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, MIN_INSTANCES
 
@@ -191,8 +191,3 @@ def write_not_identifiable_note(what: str) -> str:
     """Write what § means."""
     note = f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}"
     return f"{note}: other parameters with the same predictions give another {what}."
-
-
-def make_marked_title(pair: tuple[str, str], record: RunRecord, moving: set[tuple[str, str]], *, star: bool) -> Title:
-    """Return the title of a metric with its marks."""
-    return mark_not_identifiable(make_metric_title(*pair, record, star=star), pair in moving)

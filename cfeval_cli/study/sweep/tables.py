@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.report.instance_counts import count_instances, find_usual_counts
+from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE, write_coverage_notes
 from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, WHOLE_NUMBER, NumberFormat
 from cfeval_cli.report.table import DASH, NOT_IDENTIFIABLE_MARK, STAR, Cell, Row, Table, Title
@@ -17,13 +18,10 @@ from cfeval_cli.report.titles import (
     Pair,
     describe_truths,
     find_low_coverage,
-    get_block,
     is_truth,
     list_leading_truths,
     make_explainer_titles,
     make_metric_title,
-    mark_not_identifiable,
-    merge_rows,
     name_truths,
 )
 from cfeval_cli.results.record import RunRecord
@@ -71,13 +69,10 @@ def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, 
     truths, explainers = list_leading_truths(first), set(metrics["explainer"])
     titles = {name: title for name, title in make_explainer_titles(record, low_coverage).items() if name in explainers}
     lines, moving = _index_lines(metrics, "explainer"), set(_list_pairs(metrics[metrics["moves"].fillna(0) > 0]))
-    blocks: dict[str, list[Row]] = {}
+    cells = {}
     for pair in _select_pairs(metrics, record, {first.settings.agreement}):
-        entry = record.metrics[pair[0]]
-        form = TENTH_PERCENT if entry.better == "none" else NumberFormat(decimals=4)
-        title = mark_not_identifiable(make_metric_title(*pair, record, star=pair in truths), pair in moving)
-        cells = [_build_mean_cell(lines.get((*pair, name)), n_seeds, form) for name in titles]
-        blocks.setdefault(get_block(pair[1], entry), []).append(Row(title, cells))
+        form = TENTH_PERCENT if record.metrics[pair[0]].better == "none" else NumberFormat(decimals=4)
+        cells[pair] = [_build_mean_cell(lines.get((*pair, name)), n_seeds, form) for name in titles]
     notes = [
         f"Mean ± standard deviation over {n_seeds} seeds. Each seed has its own split, model, explainers and search. "
         f"{_describe_runs(runs)}",
@@ -87,9 +82,10 @@ def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, 
         *write_counts_notes(runs),
         *write_coverage_notes(low_coverage, record),
     ]
-    rows, left_out = merge_rows(blocks, ranked=True)
-    header = [Title("Metric"), *titles.values()]
-    return Table(f"Means over {n_seeds} seeds{heading}", header, rows, [*notes, *left_out], detail, part="scores")
+    return build_metric_table(
+        f"Means over {n_seeds} seeds{heading}", list(titles.values()), cells, notes, record,
+        starred=truths, not_identifiable=moving, ranked=True, detail=detail, part="scores",
+    )  # fmt: skip
 
 
 def _build_agreements(correlations: pd.DataFrame, runs: Sequence[SweepRun], heading: str, detail: bool) -> list[Table]:
@@ -113,25 +109,24 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
     record, n_seeds, settings = merge_records(runs), len(runs), runs[0].record.settings
     rows = correlations[correlations["agreement"] == settings.agreement]
     truths = name_truths(rows["truth"], runs[0].record)
-    header = [Title("Metric")]
+    columns = []
     for truth, name in truths.items():
         is_leading = truth in settings.truth
-        header.append(Title(f"τ {name}", marks=STAR * is_leading, term="τ"))
-        header += [Title("between"), Title("within")] * is_leading
+        columns.append(Title(f"τ {name}", marks=STAR * is_leading, term="τ"))
+        columns += [Title("between"), Title("within")] * is_leading
     lines = _index_lines(rows, "truth")
     best = {truth: _find_best(part) for truth, part in rows.groupby("truth")}
     empty = {"seeds": 0, "moves": 0, "ranked": "", **dict.fromkeys(("mean", "between", "within"), math.nan)}
-    body = []
+    cells: dict[Pair, list[Cell]] = {}
     for pair in _list_pairs(rows):
-        cells = []
+        row = cells.setdefault(pair, [])
         for truth in truths:
             line = lines.get((*pair, truth), empty)
             marks = NOT_IDENTIFIABLE_MARK * bool(not pd.isna(line["moves"]) and line["moves"])
             is_best = bool(line["seeds"]) and (line["mean"], line["ranked"]) == best[truth]
-            cells.append(replace(_build_mean_cell(line, n_seeds, NumberFormat(decimals=3)), marks=marks, bold=is_best))
+            row.append(replace(_build_mean_cell(line, n_seeds, NumberFormat(decimals=3)), marks=marks, bold=is_best))
             if truth in settings.truth:
-                cells += [Cell(line[name], form=NumberFormat(decimals=3)) for name in ("between", "within")]
-        body.append(Row(make_metric_title(*pair, record), cells))
+                row += [Cell(line[name], form=NumberFormat(decimals=3)) for name in ("between", "within")]
     notes = [
         f"Kendall's τ with the ground truth ({settings.agreement}) under each of its definitions: mean ± standard "
         f"deviation over {n_seeds} seeds. * marks the leading ones ({describe_truths(runs[0].record)}). "
@@ -142,9 +137,8 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
         *write_counts_notes(runs),
         *_explain_moves("τ", bool((rows["moves"].fillna(0) > 0).any())),
     ]
-    merged_rows, left_out = merge_rows({"": body})
     title = f"Agreement with the ground truth over {n_seeds} seeds{heading}"
-    return Table(title, header, merged_rows, [*notes, *left_out], detail)
+    return build_metric_table(title, columns, cells, notes, record, in_blocks=False, detail=detail)
 
 
 def _find_best(lines: pd.DataFrame) -> tuple[float, str]:
@@ -167,30 +161,26 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
         keys.remove(ANY_SETTING)  # the same as the only setting that varies
-    header = [Title("Metric"), *map(Title, keys), *(Title(f"τ with {truth}", term="τ") for truth in ranges)]
+    columns = [*map(Title, keys), *(Title(f"τ with {truth}", term="τ") for truth in ranges)]
     lines, moving = _index_lines(stability, "key"), _find_moving(sweep, subset)
-    blocks: dict[str, list[Row]] = {}
+    cells: dict[Pair, list[Cell]] = {}
     leading = {run.record.settings.agreement for run in sweep.runs}
     n_compared = stability["pairs"] + stability["left_out"]
     pairs = _select_pairs(stability[(stability["key"] == ANY_SETTING) & (n_compared > 0)], record, leading)
     form = NumberFormat(decimals=3)
     for pair in pairs:
-        cells = []
+        row = cells.setdefault(pair, [])
         for key in keys:
             line = lines[*pair, key]
             has_pairs = bool(line["pairs"])
-            cells.append(Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form) if has_pairs else Cell())
-        for truth, columns in ranges.items():
-            low, high = (lines[*pair, ANY_SETTING][column] for column in columns)
+            row.append(Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form) if has_pairs else Cell())
+        for truth, ends in ranges.items():
+            low, high = (lines[*pair, ANY_SETTING][end] for end in ends)
             marks = NOT_IDENTIFIABLE_MARK * ((*pair, truth) in moving)
-            cells.append(Cell(low=low, high=high, is_range=True, marks=marks, form=form))
-        row = Row(make_metric_title(*pair, record), cells)
-        blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
+            row.append(Cell(low=low, high=high, is_range=True, marks=marks, form=form))
     largest = n_compared.groupby(stability["key"]).max()
     counts = ", ".join(f"{key} {largest[key]:,}" for key in keys)
-    has_moving = any(
-        NOT_IDENTIFIABLE_MARK in cell.marks for rows in blocks.values() for row in rows for cell in row.cells
-    )
+    has_moving = any(NOT_IDENTIFIABLE_MARK in cell.marks for row in cells.values() for cell in row)
     without = subset == WITHOUT_CONTROLS
     notes = [
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
@@ -209,8 +199,7 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
             f"{DASH}: no pair is left."
         )
     title = f"Stability of the rankings by each metric{', without controls' * without}"
-    rows, not_shown = merge_rows(blocks)
-    return Table(title, header, rows, [*notes, *not_shown])
+    return build_metric_table(title, columns, cells, notes, record)
 
 
 def _find_moving(sweep: Sweep, subset: str) -> set[tuple[str, str, str]]:
