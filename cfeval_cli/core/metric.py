@@ -106,7 +106,7 @@ class Metric(ABC):
     role: ClassVar[Role] = "judged"  # compared with a truth; agreement with a truth; or a fact
     quantity: ClassVar[Quantity | None] = None  # if other parts use its values
     block: ClassVar[str] = "counterfactual"  # of rows in the tables
-    title_detail: ClassVar[str] = "{variant}"  # in parentheses after the title; also {metric}, {search}
+    title_details: ClassVar[tuple[str, ...]] = ("{variant}",)  # in brackets after the title; also {metric}, {search}
     display_order: ClassVar[int]  # in the tables, ascending
     zero_denominator_note: ClassVar[str] = "every distance is zero"  # if all are zero
 

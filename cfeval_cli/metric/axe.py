@@ -29,7 +29,7 @@ class Axe(Metric):
     range = (0.0, 1.0)
     access = Access.LABEL
     block = "features"
-    title_detail = ""
+    title_details = ()
     display_order = 38
 
     def __post_init__(self) -> None:

@@ -99,7 +99,7 @@ class C(CounterfactualMetric):
     name = "c"
     title = "C"
     latex = r"$\mathcal{C}$"
-    title_detail = "{search}, {variant}"
+    title_details = ("{search}", "{variant}")
     better = "higher"
     range = (0.0, float("inf"))
     display_order = 60
@@ -137,7 +137,7 @@ class CSoft(CounterfactualMetric):
     name = "c_soft"
     title = "C_soft"
     latex = r"$\mathcal{C}_{\mathrm{soft}}$"
-    title_detail = "{search}, {variant}"
+    title_details = ("{search}", "{variant}")
     better = "higher"
     range = (float("-inf"), float("inf"))
     access = Access.PROBABILITY

@@ -20,7 +20,7 @@ class Coverage(Metric):
     role = "fact"
     quantity = Quantity.COMPLETE
     block = "truth"
-    title_detail = ""
+    title_details = ()
     range = (0.0, 1.0)
     access = Access.NOTHING
     display_order = 99

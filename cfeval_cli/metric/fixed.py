@@ -21,7 +21,7 @@ class Fixed(Metric):
     title = "Fixed"
     better = "none"
     role = "fact"
-    title_detail = ""
+    title_details = ()
     range = (0.0, 1.0)
     access = Access.NOTHING
     display_order = 97

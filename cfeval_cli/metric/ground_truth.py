@@ -20,7 +20,7 @@ class GroundTruthMetric(Metric):
     better = "higher"
     role = "truth"
     block = "truth"
-    title_detail = "{metric}, {variant}"
+    title_details = ("{metric}", "{variant}")
     range = (0.0, 1.0)
     access = Access.WHITE_BOX
 

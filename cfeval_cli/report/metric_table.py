@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from cfeval_cli.report.table import Cell, Row, Table, Title
-from cfeval_cli.report.titles import Pair, get_block, make_metric_title, mark_not_identifiable, merge_rows
+from cfeval_cli.report.titles import Pair, get_block, join_titles, make_metric_title, mark_not_identifiable
 from cfeval_cli.results.record import RunRecord
 
 
@@ -48,3 +50,29 @@ def build_metric_table(
         blocks.setdefault(block, []).append(row)
     rows, left_out = merge_rows(blocks, ranked=ranked)
     return Table(title, [Title("Metric"), *columns], rows, [*notes, *left_out], detail, ranked, part)
+
+
+def merge_rows(blocks: Mapping[str, Sequence[Row]], *, ranked: bool = False) -> tuple[list[list[Row]], list[str]]:
+    """Merge variants of a metric whose rows are the same; leave out rows without information, and name them in notes.
+
+    In a table whose columns are explainers, a row with the same value for all of them has no information either.
+    """
+    empty, same = list[str](), list[str]()
+    merged: dict[str, dict[Any, Row]] = {}
+    first_block: dict[Any, str] = {}
+    for block, rows in blocks.items():
+        for row in rows:
+            title = row.title
+            values = {(cell.value_text, cell.interval_text) for cell in row.cells}
+            if all(cell.is_missing for cell in row.cells):
+                empty.append(title.plain)
+            elif ranked and len(row.cells) > 1 and len(values) == 1:
+                same.append(f"{title.plain} {row.cells[0].value_text}")
+            else:
+                key = (replace(title, details=()), *((cell.text, cell.bold) for cell in row.cells))
+                rows_of_block = merged.setdefault(first_block.setdefault(key, block), {})
+                before = rows_of_block.get(key)
+                rows_of_block[key] = row if before is None else replace(row, title=join_titles(before.title, title))
+    notes = [f"Same value for all explainers, not shown: {'; '.join(same)}."] if same else []
+    notes += [f"No values: {', '.join(empty)}."] if empty else []
+    return [list(rows.values()) for rows in merged.values()], notes

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
 from cfeval_cli.core import Quantity
-from cfeval_cli.report.table import DASH, LOW_COVERAGE_MARK, NOT_IDENTIFIABLE_MARK, STAR, Row, Title
+from cfeval_cli.report.table import DASH, LOW_COVERAGE_MARK, NOT_IDENTIFIABLE_MARK, STAR, Title
 from cfeval_cli.results.record import MetricEntry, RunRecord
 
 LOW_COVERAGE = 0.9  # explainers that cover fewer instances are marked
@@ -22,8 +21,8 @@ def make_metric_title(metric: str, variant: str, record: RunRecord, *, star: boo
     is_removal = facts.block != "counterfactual" and variant in record.removals
     name = record.removals[variant].title if is_removal else variant
     placeholders = {"{variant}": name, "{search}": record.search, "{metric}": metric}
-    details = [_fill(part, placeholders) for part in facts.detail.split(", ")]
-    return Title(facts.title, [part for part in details if part], facts.better, STAR * star, latex=facts.latex)
+    details = [_fill(detail, placeholders) for detail in facts.details]
+    return Title(facts.title, [detail for detail in details if detail], facts.better, STAR * star, latex=facts.latex)
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
@@ -112,32 +111,6 @@ def describe_truths(record: RunRecord) -> str:
 def get_block(variant: str, facts: MetricEntry) -> str:
     """Return the group of rows of a metric: counterfactual metrics are grouped by what the search could see."""
     return variant if facts.block == "counterfactual" else facts.block
-
-
-def merge_rows(blocks: Mapping[str, Sequence[Row]], *, ranked: bool = False) -> tuple[list[list[Row]], list[str]]:
-    """Merge variants of a metric whose rows are the same; leave out rows without information, and name them in notes.
-
-    In a table whose columns are explainers, a row with the same value for all of them has no information either.
-    """
-    empty, same = list[str](), list[str]()
-    merged: dict[str, dict[Any, Row]] = {}
-    first_block: dict[Any, str] = {}
-    for block, rows in blocks.items():
-        for row in rows:
-            title = row.title
-            values = {(cell.value_text, cell.interval_text) for cell in row.cells}
-            if all(cell.is_missing for cell in row.cells):
-                empty.append(title.plain)
-            elif ranked and len(row.cells) > 1 and len(values) == 1:
-                same.append(f"{title.plain} {row.cells[0].value_text}")
-            else:
-                key = (replace(title, details=()), *((cell.text, cell.bold) for cell in row.cells))
-                rows_of_block = merged.setdefault(first_block.setdefault(key, block), {})
-                before = rows_of_block.get(key)
-                rows_of_block[key] = row if before is None else replace(row, title=join_titles(before.title, title))
-    notes = [f"Same value for all explainers, not shown: {'; '.join(same)}."] if same else []
-    notes += [f"No values: {', '.join(empty)}."] if empty else []
-    return [list(rows.values()) for rows in merged.values()], notes
 
 
 def write_reason(reason: str) -> str:

@@ -100,7 +100,7 @@ def build_plan_entries(plan: Plan, dataset: Dataset, inputs: str | None) -> dict
             metric.name: {
                 "title": metric.title, "latex": metric.latex, "better": metric.better,
                 "display_order": metric.display_order, "role": metric.role, "quantity": metric.quantity,
-                "block": metric.block, "detail": metric.title_detail, "settings": _get_plain_settings(metric),
+                "block": metric.block, "details": list(metric.title_details), "settings": _get_plain_settings(metric),
             }
             for metric in plan.metrics.values()
         },

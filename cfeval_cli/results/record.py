@@ -107,7 +107,7 @@ class MetricEntry(Entry):
     role: Literal["judged", "truth", "fact"]
     quantity: str | None = None
     block: str
-    detail: str
+    details: list[str]
     settings: PlainSettings = {}
 
 

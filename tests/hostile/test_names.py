@@ -164,7 +164,7 @@ def test_the_checks_see_what_is_not_escaped(monkeypatch):
      "$}$", "\\text", "{", "$$", "\n", "~", "#1", "\\mathrmx{a}"],
 )  # fmt: skip
 def test_latex_from_a_run_folder_is_a_name_or_left_out(formula):
-    record = change_record(RECORD, metrics={"c": make_metric("C_1", latex=formula, detail="{search}, {variant}")})
+    record = change_record(RECORD, metrics={"c": make_metric("C_1", latex=formula, details=["{search}", "{variant}"])})
     table = Table("t", [Title("Metric"), Title("x")], [[Row(make_metric_title("c", "label", record), [Cell("y")])]])
     made = latex.render_latex(table)
     assert "\nC\\_1 (" in made or formula == "\\text"  # which takes what follows; harmless, and no name of cfeval

@@ -12,13 +12,14 @@ from cfeval_cli.report.build_scores import compute_mean_ranks
 from cfeval_cli.report.build_stability import build_stability
 from cfeval_cli.report.build_tables import build_tables
 from cfeval_cli.report.instance_counts import write_support_notes
+from cfeval_cli.report.metric_table import merge_rows
 from cfeval_cli.report.notes import write_remark_notes
 from cfeval_cli.report.numbers import write_ordinal
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.render.latex import escape_latex, render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Cell, Row, Title
-from cfeval_cli.report.titles import find_low_coverage, merge_rows
+from cfeval_cli.report.titles import find_low_coverage
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 from tests.records import change_record, make_metric, make_record
@@ -29,12 +30,12 @@ RECORD = make_record(
               "support": "common", "resamples": 2000, "confidence": 0.95},
     resampled=2000,
     metrics={
-        "c": make_metric("C", display_order=60, latex=r"$\mathcal{C}$", detail="{search}, {variant}"),
+        "c": make_metric("C", display_order=60, latex=r"$\mathcal{C}$", details=["{search}", "{variant}"]),
         "proximity": make_metric("Proximity", display_order=50, better="lower"),
         "comprehensiveness": make_metric("Comp.", display_order=10, block="erasure"),
         "recall": make_metric("GroundTruth", display_order=90, role="truth", block="truth",
-                              detail="{metric}, {variant}"),
-        "coverage": make_metric("Coverage", display_order=99, better="none", role="fact", block="truth", detail="",
+                              details=["{metric}", "{variant}"]),
+        "coverage": make_metric("Coverage", display_order=99, better="none", role="fact", block="truth", details=[],
                                 quantity="complete explanations"),
     },
     truths={name: {"question": "paper", "arbitrary": True} for name in ("signed", "absolute")},
@@ -216,7 +217,7 @@ NAMED = change_record(
     instances=60,
     metrics={
         **RECORD.metrics, "naopc": make_metric("NAOPC", block="erasure"), "validity": make_metric("Validity"),
-        "sparsity": make_metric("Sparsity", detail=""),
+        "sparsity": make_metric("Sparsity", details=[]),
     },
 )  # fmt: skip
 

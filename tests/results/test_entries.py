@@ -8,7 +8,7 @@ from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.results.entries import build_truth_entries, explain_missing_correlations
 from tests.records import make_record
 
-METRIC = {"title": "", "better": "higher", "block": "", "detail": ""}
+METRIC = {"title": "", "better": "higher", "block": "", "details": []}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_instances_have_predictions_and_truths(toy, made):
         "del": "del.", "mask": "mask", "marginal": "marginal",
     }  # fmt: skip
     for metric in record.metrics.values():
-        assert {"title", "latex", "better", "display_order", "role", "block", "detail"} <= metric.model_fields_set
+        assert {"title", "latex", "better", "display_order", "role", "block", "details"} <= metric.model_fields_set
 
 
 def test_changed_or_missing_file_is_named(toy, made):

@@ -29,10 +29,10 @@ FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.
 HEADING = "metric,variant,explainer,rung,control,value,value_se,n,better,moves"
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
 KINDS = {
-    "c": {"role": "judged", "block": "counterfactual", "detail": "{search}, {variant}"},
-    "proximity": {"role": "judged", "block": "counterfactual", "detail": "{variant}"},
-    "recall": {"role": "truth", "block": "truth", "detail": "{metric}, {variant}"},
-    "coverage": {"role": "fact", "block": "truth", "detail": "", "quantity": "complete explanations"},
+    "c": {"role": "judged", "block": "counterfactual", "details": ["{search}", "{variant}"]},
+    "proximity": {"role": "judged", "block": "counterfactual", "details": ["{variant}"]},
+    "recall": {"role": "truth", "block": "truth", "details": ["{metric}", "{variant}"]},
+    "coverage": {"role": "fact", "block": "truth", "details": [], "quantity": "complete explanations"},
 }
 QUICK = (
     "explainer=[random,omission,lr]",

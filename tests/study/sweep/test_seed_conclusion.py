@@ -9,7 +9,7 @@ from cfeval_cli.study.sweep.seed_conclusion import conclude_over_seeds
 from tests.records import make_metric, make_record
 
 NAMES = {"a": "A", "b": "B", "c": "C"}
-RECORD = make_record(metrics={name: make_metric(title, detail="") for name, title in NAMES.items()})
+RECORD = make_record(metrics={name: make_metric(title, details=[]) for name, title in NAMES.items()})
 
 
 def make_correlations(**changes):
