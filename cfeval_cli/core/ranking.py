@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core.data import NO_FEATURE, Floats, Ints
-from cfeval_cli.core.explanation import Explanation, mark_selected
-from cfeval_cli.core.metric import MetricInput
+from cfeval_cli.core.data import NO_FEATURE, Bools, Floats, Ints
+from cfeval_cli.core.explanation import Explanation
 
 
 def find_top_k(importance: Floats, k: int) -> Ints:
@@ -14,29 +13,28 @@ def find_top_k(importance: Floats, k: int) -> Ints:
     return Explanation.from_scores(importance, np.isfinite(importance)).top_k(k)
 
 
-def _count_matches(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
+def _count_matches(importance: Floats, is_selected: Bools, k: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Count features per instance: selected above the tie at rank k, tied, selected among the tied, tied ranks."""
-    is_selected, truth = mark_selected(inputs.codes, inputs.features), inputs.truth[definition]
-    best = find_top_k(truth, inputs.k)
+    best = find_top_k(importance, k)
     size = (best != NO_FEATURE).sum(axis=1)  # short texts have fewer than k features
-    last = np.take_along_axis(truth, np.take_along_axis(best, np.maximum(size - 1, 0)[:, None], axis=1), axis=1)
-    is_above, is_tied = truth > last, (truth == last) & np.isfinite(truth)
+    last = np.take_along_axis(importance, np.take_along_axis(best, np.maximum(size - 1, 0)[:, None], axis=1), axis=1)
+    is_above, is_tied = importance > last, (importance == last) & np.isfinite(importance)
     n_above = np.asarray((is_selected & is_above).sum(axis=1))
     n_selected_tied = np.asarray((is_selected & is_tied).sum(axis=1))
     return n_above, np.asarray(is_tied.sum(axis=1)), n_selected_tied, np.asarray(size - is_above.sum(axis=1))
 
 
-def count_shared_features(inputs: MetricInput, definition: str) -> Floats:
+def count_shared_features(importance: Floats, is_selected: Bools, k: int) -> Floats:
     """Return the number of the k reference features that are selected, as a mean over orders of tied features."""
-    n_above, n_tied, n_selected_tied, n_tied_ranks = _count_matches(inputs, definition)
+    n_above, n_tied, n_selected_tied, n_tied_ranks = _count_matches(importance, is_selected, k)
     return np.asarray(n_above + n_selected_tied * (n_tied_ranks / np.maximum(n_tied, 1)))
 
 
-def compute_hit_probability(inputs: MetricInput, definition: str) -> Floats:
+def compute_hit_probability(importance: Floats, is_selected: Bools, k: int) -> Floats:
     """Return the probability that a reference feature is selected, over random orders of tied features."""
     from scipy.special import comb
 
-    n_above, n_tied, n_selected_tied, n_tied_ranks = _count_matches(inputs, definition)
+    n_above, n_tied, n_selected_tied, n_tied_ranks = _count_matches(importance, is_selected, k)
     # The probability that none of the tied ranks belongs to a selected feature.
     miss = comb(n_tied - n_selected_tied, n_tied_ranks) / np.maximum(comb(n_tied, n_tied_ranks), 1.0)
     return np.where(n_above > 0, 1.0, 1.0 - miss)

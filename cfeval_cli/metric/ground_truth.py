@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import Access, Floats, Metric, MetricInput, Score
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.ranking import compute_hit_probability, count_shared_features
 
 
@@ -48,7 +49,8 @@ class Recall(GroundTruthMetric):
 
     def compute_agreement(self, inputs: MetricInput, truth: str) -> Floats:
         """Return the share of reference features that are selected."""
-        return count_shared_features(inputs, truth) / inputs.k
+        is_selected = mark_selected(inputs.codes, inputs.features)
+        return count_shared_features(inputs.truth[truth], is_selected, inputs.k) / inputs.k
 
 
 @dataclass(frozen=True)
@@ -60,4 +62,5 @@ class Hit(GroundTruthMetric):
 
     def compute_agreement(self, inputs: MetricInput, truth: str) -> Floats:
         """Return the probability that a reference feature is selected; ties make it a fraction."""
-        return compute_hit_probability(inputs, truth)
+        is_selected = mark_selected(inputs.codes, inputs.features)
+        return compute_hit_probability(inputs.truth[truth], is_selected, inputs.k)

@@ -25,6 +25,7 @@ from cfeval_cli.core import (
     Score,
     SupportsEdits,
 )
+from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.ranking import count_shared_features
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
@@ -283,9 +284,10 @@ def _score_sets(
                 if isinstance(score, Score):
                     objective = Objective((metric.name, score.variant), metric.better)
                     parts.setdefault(objective, []).append(_fill_missing(score, len(inputs)))
+        is_selected = mark_selected(inputs.codes, inputs.features)
         for name, shares in truth_shares.items():
-            is_unknown = np.isnan(inputs.truth[name]).any(axis=1)
-            shares.append(np.where(is_unknown, np.nan, count_shared_features(inputs, name) / features.shape[1]))
+            n_shared = count_shared_features(inputs.truth[name], is_selected, inputs.k)
+            shares.append(np.where(np.isnan(inputs.truth[name]).any(axis=1), np.nan, n_shared / inputs.k))
         advance(len(inputs))
     scores = {
         objective: (np.concatenate([n for n, _ in chunks]), np.concatenate([d for _, d in chunks]))
