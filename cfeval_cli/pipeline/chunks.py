@@ -22,7 +22,6 @@ from cfeval_cli.core import NO_FEATURE, Arrays, Cache, Cost, Executor, Ints, Sec
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.scratch import Scratch, iterate_slabs
 from cfeval_cli.errors import Failure, UserError, describe_error
-from cfeval_cli.seeding import make_stream
 
 log = logging.getLogger("cfeval")
 
@@ -32,16 +31,6 @@ LOOKUP_INSTANCES = 1 << 14  # whose results are looked up, and thus in memory, a
 # Between two writes to the cache: writing each chunk of a fast explainer takes longer than computing it.
 STORE_SECONDS = 0.25
 _MAX_BYTES_IN_MEMORY = 1 << 24  # of results that have not been moved to the scratch files
-_N_VERIFIED = 3  # instances of each origin whose results are computed again
-# Where a result comes from, and the advice if a second computation gives a different result.
-FROM_CACHE = "from the cache"
-FROM_WORKERS = "from a worker process"
-ADVICE = {
-    FROM_CACHE: "The model or the component is not deterministic, or depends on something that its cache key does not "
-    "include. Use redo=true or cache=off, or name the files that the model reads in model.depends.",
-    FROM_WORKERS: "The model or the component gives another answer in worker processes: it must not depend on the "
-    "process that it runs in. Use n_jobs=1.",
-}
 
 
 @dataclass(frozen=True)
@@ -229,13 +218,6 @@ def compute_in_chunks(
         cache.put(computation.section, unsaved)
     joined.worker_rows = np.concatenate(from_workers)
     return joined
-
-
-def draw_verified_instances(seed: int, name: str, cached: Ints, from_workers: Ints) -> dict[str, Ints]:
-    """Draw a few of the positions whose results come from the cache, and a few of those from worker processes."""
-    stream = make_stream(seed, f"check.{name}")
-    orders = {FROM_CACHE: stream.permutation(cached), FROM_WORKERS: stream.permutation(from_workers)}
-    return {origin: np.sort(order[:_N_VERIFIED]) for origin, order in orders.items() if len(order)}
 
 
 def _look_up(computation: ChunkedComputation[Any], cache: Cache, joined: JoinedResults) -> Ints:

@@ -38,14 +38,9 @@ from cfeval_cli.core.fingerprint import hash_code, hash_work
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure, UserError, describe_error, refuse_system_exit
 from cfeval_cli.pipeline.batched_evaluation import BatchedEvaluation
-from cfeval_cli.pipeline.chunks import (
-    ADVICE,
-    ChunkedComputation,
-    UnitResult,
-    compute_in_chunks,
-    draw_verified_instances,
-)
+from cfeval_cli.pipeline.chunks import ChunkedComputation, UnitResult, compute_in_chunks
 from cfeval_cli.pipeline.time_limit import TimeLimitExceeded, limit_time
+from cfeval_cli.pipeline.verification import draw_verified_instances
 
 log = logging.getLogger("cfeval")
 
@@ -179,30 +174,20 @@ def check_explanations(job: ExplanationJob, result: ExplainerResult, tolerance: 
     """
     if job.explainer_hash is None:
         return
-    for origin, rows in draw_verified_instances(job.seed, job.name, result.cached_rows, result.worker_rows).items():
-        for row, repeated in zip(rows.tolist(), _explain_chunk(job, rows), strict=True):
-            if repeated.failure:
-                details = (job.component, job.rows.ids[row], repeated.failure)
+    origins = (result.cached_rows, result.worker_rows)
+    for verified in draw_verified_instances(job.seed, job.name, job.component, job.rows.ids, *origins):
+        repeated = _explain_chunk(job, verified.positions)
+        first, second = np.full((2, len(repeated), job.dataset.n_features), np.nan)
+        for i, (position, unit) in enumerate(zip(verified.positions.tolist(), repeated, strict=True)):
+            if unit.failure:
+                details = (job.component, verified.ids[i], unit.failure)
                 log.warning("%s, instance %s: could not be compared with a second computation: %s", *details)
-            elif row not in result.failures:
-                _check_equal(job, result.explanation, row, repeated, tolerance, origin)
-
-
-def _check_equal(
-    job: ExplanationJob, explanation: Explanation, row: int, repeated: UnitResult, tolerance: float, origin: str
-) -> None:
-    first = dict(zip(explanation.features[row].tolist(), explanation.scores[row].tolist(), strict=True))
-    features, scores = repeated.arrays["features"][0], repeated.arrays["scores"][0]
-    second = dict(zip(features.tolist(), scores.tolist(), strict=True))
-    scale = float(np.abs(scores[np.isfinite(scores)]).max(initial=1.0))
-    for feature in sorted((first.keys() | second.keys()) - {NO_FEATURE}):
-        first_score, second_score = first.get(feature, np.nan), second.get(feature, np.nan)
-        if not np.isclose(first_score, second_score, rtol=0.0, atol=tolerance * scale):
-            raise Failure(
-                f"{job.component}, instance {job.rows.ids[row]}: the explanation {origin} gives "
-                f"{job.dataset.features[feature].name} a score of {first_score:.8g}, and computed again it is "
-                f"{second_score:.8g}. {ADVICE[origin]}"
-            )
+            elif position not in result.failures:
+                features, scores = (getattr(result.explanation, name)[position] for name in ("features", "scores"))
+                is_selected = features != NO_FEATURE
+                first[i, features[is_selected]] = scores[is_selected]
+                second[i, unit.arrays["features"][0]] = unit.arrays["scores"][0]
+        verified.check_values(first, second, job.dataset.features, "score", tolerance)
 
 
 def _get_chunk_ends(n_instances: int, is_batched: bool) -> list[int]:

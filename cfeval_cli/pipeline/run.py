@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cfeval_cli.core import DistilledModel, ExplainerResult, Ints, LedgerKey, Model
+from cfeval_cli.core import DistilledModel, ExplainerResult, Ints, LedgerKey, Model, TruthEstimate
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.pipeline.conclude import create_bootstrap, draw_conclusions
 from cfeval_cli.pipeline.context import RunContext, create_context
@@ -17,9 +17,9 @@ from cfeval_cli.pipeline.robustness import EvaluatedExplanations, assess_robustn
 from cfeval_cli.pipeline.score import compute_scores
 from cfeval_cli.pipeline.search import Edits, find_explained, search_explained_instances
 from cfeval_cli.pipeline.sign_check import find_reversed_signs
-from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_search
+from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_search, estimate_truth
 from cfeval_cli.pipeline.train import measure_fidelity, measure_quality, relabel_by_teacher, train_model
-from cfeval_cli.pipeline.truth import compute_truths
+from cfeval_cli.pipeline.truth import compute_truth, select_instances
 from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.bootstrap import Bootstrap
@@ -67,10 +67,13 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     context = create_context(plan, dataset, model, cache, folder.scratch)
     folder.save_instances(dataset, context.instances, context.rows, context.probabilities)
 
-    with progress.stage("truth", len(plan.truths)) as advance:
-        estimates = compute_truths(context, advance)
+    estimates: dict[str, TruthEstimate] = {}
+    for name, truth in plan.truths.items():
+        positions, estimate = select_instances(context, truth), estimate_truth(context, name, seconds_per_row)
+        with progress.stage("truth", len(positions), estimate, component=name) as advance:
+            estimates[name] = compute_truth(context, name, positions, advance)
     folder.save_truth(context.instances, estimates)
-    truth = {name: estimate.importance for name, estimate in estimates.items()}
+    importance = {name: estimate.importance for name, estimate in estimates.items()}
 
     explanations: dict[str, ExplainerResult] = {}
     jobs = {name: create_explanation_job(context, name, settings.seed) for name in plan.explainers}
@@ -93,8 +96,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     folder.save_counterfactuals(context.instances, selected, edits)
 
     with progress.stage("score"):
-        scores, summary = compute_scores(context, truth, explanations, selected, edits)
-    evaluated = EvaluatedExplanations(truth, explanations, selected, edits, scores)
+        scores, summary = compute_scores(context, importance, explanations, selected, edits)
+    evaluated = EvaluatedExplanations(importance, explanations, selected, edits, scores)
     robustness = assess_robustness(context, evaluated, progress)
     if (repetition := robustness.repetition) is not None:
         repeated = repetition.evaluated

@@ -29,14 +29,8 @@ from cfeval_cli.core import (
 from cfeval_cli.core.counterfactual import select_changeable
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.chunks import (
-    ADVICE,
-    ChunkedComputation,
-    JoinedResults,
-    UnitResult,
-    compute_in_chunks,
-    draw_verified_instances,
-)
+from cfeval_cli.pipeline.chunks import ChunkedComputation, JoinedResults, UnitResult, compute_in_chunks
+from cfeval_cli.pipeline.verification import draw_verified_instances
 
 
 def get_stream_name(access: Access) -> str:
@@ -90,9 +84,9 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
     These evaluations are not part of any component's cost.
     """
     counterfactuals = Counterfactuals(**joined.arrays)
-    verified = draw_verified_instances(job.seed, job.component, joined.cached_rows, joined.worker_rows)
-    for origin, positions in verified.items():
-        rows, edits = job.rows.take(positions), counterfactuals.take(positions)
+    origins = (joined.cached_rows, joined.worker_rows)
+    for verified in draw_verified_instances(job.seed, job.component, job.component, job.rows.ids, *origins):
+        rows, edits = job.rows.take(verified.positions), counterfactuals.take(verified.positions)
         client = Ledger().open_client(job.model, job.access, job.ledger_key, padded=job.dataset.padded)
         if edits.codes is not None:
             labels, probability = client.predict_with_proba(edits.codes, rows.labels)
@@ -109,10 +103,7 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
         if differs.any():
             row = int(differs.argmax())
             quantity = "class" if probability is None else f"P({job.dataset.classes[rows.labels[row]]})"
-            raise Failure(
-                f"{job.component}, instance {rows.ids[row]}: the counterfactual {origin} has {quantity} = "
-                f"{first[row]}, and evaluated again {quantity} = {second[row]}. {ADVICE[origin]}"
-            )
+            verified.report_difference(row, f"the {quantity} of the counterfactual", first[row], second[row])
 
 
 def _search_chunk(job: SearchJob, positions: Ints) -> list[UnitResult]:

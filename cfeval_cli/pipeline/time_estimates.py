@@ -1,10 +1,17 @@
-"""How long explainers and searches are expected to take, before they start, and which settings shorten them."""
+"""How long truths, explainers and searches are expected to take, before they start, and which settings shorten them."""
 
 from __future__ import annotations
 
 from cfeval_cli.core import HasAnalyticGradient, Ints, SupportsEdits
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.progress import TimeEstimate
+
+
+def estimate_truth(context: RunContext, name: str, seconds_per_row: float) -> TimeEstimate:
+    """Return the estimate for one truth, whose items are instances; at most that, if it evaluates the model."""
+    truth = context.plan.truths[name]
+    seconds = truth.count_evaluations(context.spec) * seconds_per_row if truth.evaluates_model(context.spec) else None
+    return TimeEstimate("reference or truth.budget", seconds)
 
 
 def estimate_explainer(context: RunContext, name: str, seconds_per_row: float) -> TimeEstimate:

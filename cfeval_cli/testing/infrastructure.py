@@ -18,22 +18,24 @@ from cfeval_cli.core import (
     Section,
     Trainable,
 )
-from cfeval_cli.model.tree import Tree as TreeSettings
-from cfeval_cli.testing.problems import Problem, make_problems
+from cfeval_cli.core.model import ABILITY_DESCRIPTIONS
+from cfeval_cli.testing.problems import EXPLAINED_MODEL, Problem, make_problems
 from cfeval_cli.testing.require import require
 
 
 def check_judge(judge: JudgeSettings, problems: Sequence[Problem] | None = None) -> None:
-    """Check that a judge is a model whose true reasons are known, of at least one of the problems."""
+    """Check that a judge is a model with known reference attributions on at least one of the problems."""
     name = type(judge).__name__
-    model = judge.make_trainable(TreeSettings())
+    model = judge.make_trainable(EXPLAINED_MODEL)
     require(isinstance(model, Trainable), f"{name}.make_trainable() must return settings with fit(dataset, seed).")
     subjects = [
         ModelSpec.from_settings(problem.dataset, model)
         for problem in (make_problems() if problems is None else problems)
     ]
-    is_known = any(spec.supports(HasAdditiveEffects) or spec.supports(HasLeaves) or spec.blind for spec in subjects)
-    require(is_known, f"{name}: the truth of its model is not known. It must be Additive, a Tree, or blind.")
+    abilities = (HasAdditiveEffects, HasLeaves)
+    has_truth = any(spec.blind or any(spec.supports(ability) for ability in abilities) for spec in subjects)
+    needed = ", or ".join(ABILITY_DESCRIPTIONS[ability] for ability in abilities)
+    require(has_truth, f"{name}: its model has no known ground truth. It must give {needed}, or be blind to features.")
 
 
 def check_executor(executor: Executor) -> None:

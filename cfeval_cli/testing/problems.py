@@ -30,6 +30,7 @@ from cfeval_cli.model.tree import Tree
 
 N_TRAIN, N_TEST = 80, 10
 TOLERANCE = 1e-9
+EXPLAINED_MODEL = Tree(max_depth=3, min_leaf=3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class Problem:
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """Return what components may know before they are fitted."""
+        """The properties of the model on which components decide whether they apply."""
         return ModelSpec.from_model(self.dataset, self.model)
 
     @cached_property
@@ -77,7 +78,7 @@ def make_problems() -> tuple[Problem, ...]:
         Problem("a text with a linear model", text, make_linear(text)),
         Problem("a table with a model of probabilities of three classes", several, _Chances.make(several)),
         Problem("a table with a model of labels", table, _Labels(make_linear(table))),
-        Problem("a table with a decision tree", table, Tree(max_depth=3, min_leaf=3).fit(table, 0)),
+        Problem("a table with a decision tree", table, EXPLAINED_MODEL.fit(table, 0)),
         Problem("a table with a model that does not read all features", table, blind),
     )
 

@@ -46,7 +46,7 @@ class Contrast(Truth):
         return spec.missing_ability_reason(Probabilistic)
 
     def evaluates_model(self, spec: ModelSpec) -> bool:
-        """Where nothing is known but predictions."""
+        """Return whether the model gives predictions only."""
         return not spec.supports(HasAdditiveEffects)
 
     def count_evaluations(self, spec: ModelSpec) -> int:

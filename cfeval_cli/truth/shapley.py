@@ -24,6 +24,7 @@ from cfeval_cli.core import (
     TruthEstimate,
 )
 from cfeval_cli.core.memory import encode_rows
+from cfeval_cli.core.model import ABILITY_DESCRIPTIONS
 from cfeval_cli.errors import check_float, check_int
 from cfeval_cli.seeding import make_stream
 
@@ -61,11 +62,12 @@ class Shapley(Truth):
         if spec.supports(HasAdditiveEffects) or spec.supports(HasLeaves):
             return None
         if spec.dataset.kind == "text":
-            return "needs an additive model or a tree on texts; others would be evaluated on mixtures of two texts"
+            abilities = " or ".join(ABILITY_DESCRIPTIONS[ability] for ability in (HasAdditiveEffects, HasLeaves))
+            return f"needs {abilities} for texts, because other models would be evaluated on mixtures of two texts"
         return spec.missing_ability_reason(Probabilistic)
 
     def evaluates_model(self, spec: ModelSpec) -> bool:
-        """Where nothing is known but predictions."""
+        """Return whether the model gives predictions only."""
         return not spec.supports(HasAdditiveEffects) and not spec.supports(HasLeaves)
 
     def count_evaluations(self, spec: ModelSpec) -> int:

@@ -16,11 +16,13 @@ from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.pipeline import chunks, truth
+from cfeval_cli.pipeline import chunks
 from cfeval_cli.pipeline.chunks import ChunkedComputation, JoinedResults, UnitResult, compute_in_chunks
 from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.explanation_job import ExplanationJob, check_explanations, compute_explanations
 from cfeval_cli.pipeline.search_job import SearchJob, check_counterfactuals, find_counterfactuals
+from cfeval_cli.pipeline.truth import compute_truth
+from cfeval_cli.pipeline.verification import FROM_CACHE, FROM_WORKERS, draw_verified_instances
 from cfeval_cli.search.discrete import Discrete
 from tests import inside
 from tests.problems import choose_features, make_dataset, make_linear, predicted
@@ -53,8 +55,8 @@ class Labels:
 ROWS = predicted(DATASET, LINEAR)
 # the model of a first run, that of a second run with the same cache, the executor, and the message
 CASES = {
-    "cache": (Model(), Model(is_reversed=True), HERE, "from the cache .* Use redo=true or cache=off"),
-    "workers": (None, Model(home=os.getpid()), WORKERS, "from a worker process .* Use n_jobs=1"),
+    "cache": (Model(), Model(is_reversed=True), HERE, "from the cache, .* Use redo=true or cache=off"),
+    "workers": (None, Model(home=os.getpid()), WORKERS, "from a worker process, .* Use n_jobs=1"),
     "the same": (Model(), Model(), WORKERS, None),
 }
 
@@ -97,7 +99,9 @@ class Truths:
         chosen = ("truth=[contrast,shapley]", "explainer=[random]", "reference=null")
         plan = inside.planned("cache=off", *chosen).restrict_to(ModelSpec(DATASET, Model))
         context = create_context(replace(plan, executor=executor), DATASET, model, cache)
-        truth.compute_truths(replace(context, rows=ROWS, subject_hash="the same"), lambda _: None)
+        context = replace(context, rows=ROWS, subject_hash="the same")
+        for name in plan.truths:
+            compute_truth(context, name, np.arange(len(ROWS)), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -135,21 +139,17 @@ def test_explainers_without_a_fingerprint_are_not_verified():
 
 
 def test_verified_instances_are_seeded_and_of_both_origins():
-    cached, others = np.arange(10), np.arange(10, 12)
-    drawn = chunks.draw_verified_instances(0, "x", cached, others)
-    assert {origin: len(positions) for origin, positions in drawn.items()} == {
-        chunks.FROM_CACHE: 3,
-        chunks.FROM_WORKERS: 2,
-    }
-    again = chunks.draw_verified_instances(0, "x", cached, others)
-    assert all(np.array_equal(drawn[origin], again[origin]) for origin in drawn)
-    assert any(
-        not np.array_equal(
-            drawn[chunks.FROM_CACHE], chunks.draw_verified_instances(seed, "x", cached, others)[chunks.FROM_CACHE]
-        )
-        for seed in range(1, 5)
-    )
-    assert chunks.draw_verified_instances(0, "x", cached[:0], others[:0]) == {}
+    ids, cached, computed = np.arange(12) + 100, np.arange(10), np.arange(10, 12)
+
+    def draw(seed):
+        return draw_verified_instances(seed, "x", "explainer.x", ids, cached, computed)
+
+    drawn = draw(0)
+    assert {sample.origin: len(sample.positions) for sample in drawn} == {FROM_CACHE: 3, FROM_WORKERS: 2}
+    assert all(np.array_equal(sample.ids, sample.positions + 100) for sample in drawn)
+    assert all(np.array_equal(one.positions, two.positions) for one, two in zip(drawn, draw(0), strict=True))
+    assert any(not np.array_equal(drawn[0].positions, draw(seed)[0].positions) for seed in range(1, 5))
+    assert draw_verified_instances(0, "x", "explainer.x", ids, cached[:0], computed[:0]) == []
 
 
 SIZE = 50

@@ -14,7 +14,7 @@ from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.pipeline.context import create_context
-from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_repetition, estimate_search
+from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_repetition, estimate_search, estimate_truth
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
@@ -137,3 +137,11 @@ def test_settings_are_named_by_their_keys():
 def test_models_that_evaluate_edits_fast_have_no_estimate():
     context = make_context(random_linear(TABLE, 7, 3), "explainer=[random,lr]")
     assert estimate_search(context, choose_features(TABLE, 2, 0), 0.001) == ("k or n_explain", None)
+
+
+def test_truths_have_an_estimate_if_they_evaluate_the_model():
+    model, overrides = random_linear(TABLE, 7, 3), ("truth=[shapley]", "explainer=[random]", "truth.shapley.budget=50")
+    estimates = [
+        estimate_truth(make_context(subject, *overrides), "shapley", 0.001) for subject in (BlackBox(model), model)
+    ]
+    assert estimates == [("reference or truth.budget", 0.05), ("reference or truth.budget", None)]

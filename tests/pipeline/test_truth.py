@@ -1,4 +1,4 @@
-"""Truths that ask much of a model are shared out, kept, and the same whoever computes them."""
+"""Truths are computed in chunks, cached, and equal for any executor."""
 
 import json
 from dataclasses import replace
@@ -12,7 +12,7 @@ from cfeval_cli.core import ModelSpec, TruthEstimate
 from cfeval_cli.executor.local import Local
 from cfeval_cli.pipeline import truth as truth_stage
 from cfeval_cli.pipeline.context import create_context
-from cfeval_cli.pipeline.truth import compute_truths, select_instances
+from cfeval_cli.pipeline.truth import compute_truth, select_instances
 from cfeval_cli.results import read as folders
 from cfeval_cli.truth.contrast import Contrast
 from tests.inside import planned
@@ -28,6 +28,13 @@ def studied(model, dataset, *overrides):
     )
     plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).restrict_to(ModelSpec(dataset, type(model)))
     return create_context(plan, dataset, model)
+
+
+def compute_truths(context):
+    return {
+        name: compute_truth(context, name, select_instances(context, truth), lambda _: None)
+        for name, truth in context.plan.truths.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -46,22 +53,22 @@ def same(one, two):
 def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     model, dataset = box
     context = studied(Twisted.of(model), dataset)
-    whole = compute_truths(context, lambda _: None)
+    whole = compute_truths(context)
     assert not whole["shapley"].method.startswith("exact") and whole["shapley"].error.shape == (40,)
     for name, known in whole.items():
         assert np.array_equal(known.importance, context.truth(name))
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE", 7)
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE_WITHOUT_EVALUATIONS", 9)
-    same(compute_truths(context, lambda _: None), whole)
+    same(compute_truths(context), whole)
     two = replace(context, plan=replace(context.plan, executor=Local(n_jobs=2, min_seconds=0)))
-    same(compute_truths(two, lambda _: None), whole)
+    same(compute_truths(two), whole)
 
 
 def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
     model, dataset = box
     context = studied(model, dataset)
     kept = replace(context, cache=Disk(str(tmp_path)))
-    first = compute_truths(kept, lambda _: None)
+    first = compute_truths(kept)
     computed, compute = [], truth_stage._compute_chunk
 
     def record(job, positions):
@@ -69,11 +76,11 @@ def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
         return compute(job, positions)
 
     monkeypatch.setattr(truth_stage, "_compute_chunk", record)
-    same(compute_truths(kept, lambda _: None), first)
+    same(compute_truths(kept), first)
     # two are computed from the tree without evaluations; contrast was cached, and a sample is verified
     assert computed == [("shapley", 40), ("contrast", 3), ("responsibility", 40)]
     other = replace(context, cache=kept.cache, plan=replace(context.plan, truths={"contrast": Contrast(budget=999)}))
-    compute_truths(other, lambda _: None)
+    compute_truths(other)
     assert {name for name, _ in computed[3:]} == {"contrast"} and len(
         computed
     ) > 4  # other settings have other cache keys
@@ -94,7 +101,7 @@ def test_partly_sampled_values_have_errors_and_a_method(box, monkeypatch):
         )
 
     monkeypatch.setattr(shapley, "estimate", estimate)
-    known = compute_truths(context, lambda _: None)["shapley"]
+    known = compute_truths(context)["shapley"]
     assert known.error.tolist() == [0] * 16 + [2] * 24 and known.method == "exact; sampled ünusually"
 
 
@@ -135,9 +142,9 @@ def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, made):
 
 def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
     model, dataset = box
-    whole = compute_truths(studied(Twisted.of(model), dataset, "reference=null"), lambda _: None)
+    whole = compute_truths(studied(Twisted.of(model), dataset, "reference=null"))
     context = studied(Twisted.of(model), dataset, "reference=20")
-    part = compute_truths(context, lambda _: None)
+    part = compute_truths(context)
     for name, known in part.items():
         sampled = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
         assert len(sampled) == 20 and np.array_equal(sampled, select_instances(context, context.plan.truths[name]))
@@ -145,7 +152,7 @@ def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
         assert known.method == whole[name].method
         assert known.error is None or np.array_equal(known.error[sampled], whole[name].error[sampled], equal_nan=True)
     exact = studied(model, dataset, "reference=20")  # needs no evaluations
-    assert not np.isnan(compute_truths(exact, lambda _: None)["shapley"].importance).any()
+    assert not np.isnan(compute_truths(exact)["shapley"].importance).any()
 
 
 def test_the_budget_limits_the_instances_and_the_truths(box):
@@ -155,13 +162,6 @@ def test_the_budget_limits_the_instances_and_the_truths(box):
     with_less = studied(Twisted.of(model), dataset, "truth.budget=59")
     assert "shapley" not in with_less.plan.truths
     assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]
-
-
-def test_the_estimated_time_is_logged_with_the_settings_that_shorten_it(box, caplog):
-    model, dataset = box
-    with caplog.at_level("INFO", "cfeval"):
-        compute_truths(studied(Twisted.of(model), dataset, "reference=7"), lambda _: None)
-    assert any("on 7 instances, at most about" in line and "reference (now 7)" in line for line in caplog.messages)
 
 
 def test_a_truth_of_a_sample_gives_scores_of_the_sample(toy, made):

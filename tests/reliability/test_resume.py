@@ -48,7 +48,8 @@ SETTINGS = (
 )
 EXPLAINERS = ("random", "omission", "lime", "patient", "lr")  # as they are asked: the truth comes last
 STAGES = (
-    "data", "train", "truth", *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
+    "data", "train", "truth: signed",
+    *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
     "score", "explainer stability", "bounds", "invariance", "conclude", "check", "tables", "figures and page",
 )  # fmt: skip
 FILES = {

@@ -572,7 +572,7 @@ def test_judges():
         def fit(self, dataset, seed):
             raise AssertionError("is not needed")
 
-    with pytest.raises(AssertionError, match="the truth of its model is not known"):
+    with pytest.raises(AssertionError, match="has no known ground truth"):
         check_judge(SimpleNamespace(make_trainable=lambda explained: Unknown()))
     logistic = Logistic({"tabular": 0.1, "text": 0.1}, {"tabular": 8, "text": 8})
     check_judge(SimpleNamespace(make_trainable=lambda explained: logistic))
