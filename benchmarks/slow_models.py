@@ -23,6 +23,7 @@ import straightforward as plain
 from prepared import explain, plan, ready
 from threadpoolctl import threadpool_limits
 
+from cfeval_cli.core import Probabilistic
 from cfeval_cli.explainer.coalitions import draw_background
 
 HERE = Path(__file__).parent
@@ -42,7 +43,7 @@ HEAD = (
 
 
 @dataclass
-class Watched:
+class Watched(Probabilistic):
     """A model that notes how often it is asked and how long that takes, and sleeps before it answers."""
 
     model: object

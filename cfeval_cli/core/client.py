@@ -19,7 +19,6 @@ from cfeval_cli.core.model import (
     ABILITY_DESCRIPTIONS,
     Access,
     BinaryModel,
-    Classifier,
     GradientFunction,
     HasAdditiveEffects,
     HasAnalyticGradient,
@@ -131,15 +130,12 @@ class ModelClient:
         self._model, self.access, self._ledger, self._component = model, access, ledger, component
         self._binary = model if isinstance(model, BinaryModel) else None
         self._editable = model if isinstance(model, SupportsEdits) else None
-        self._has_probabilities = isinstance(model, BinaryModel | Probabilistic)
+        self._has_probabilities = isinstance(model, Probabilistic)
         self._padded = padded
         self.has_embeddings = isinstance(model, HasEmbeddings) and access >= Access.GRADIENT
         # One object for all calls, because queries of the same function are evaluated in one batch.
-        self._query: Query | None = None
-        if isinstance(model, Probabilistic):
-            self._query = partial(self._call, evaluate_unique_rows, model.predict_proba)
-        elif isinstance(model, Classifier):
-            self._query = partial(self._call, evaluate_unique_rows, model.predict)
+        predict: Query = model.predict_proba if isinstance(model, Probabilistic) else model.predict
+        self._query = partial(self._call, evaluate_unique_rows, predict)
 
     @property
     def has_linear_logit(self) -> bool:
@@ -153,8 +149,8 @@ class ModelClient:
         if self._binary is not None:
             return (self._call(self._binary.predict_positive, codes) > 0.5).astype(np.int64)
         self._check(codes)
-        result = self._ledger.evaluate(self._query or self._require(Classifier).predict, codes)
-        if isinstance(self._model, Probabilistic):
+        result = self._ledger.evaluate(self._query, codes)
+        if self._has_probabilities:
             return _select_most_probable(result)
         return np.asarray(result, dtype=np.int64)
 
@@ -175,8 +171,8 @@ class ModelClient:
         self._count(Access.PROBABILITY, len(codes))
         self._record_deletion(codes)
         self._check(codes)
-        model = self._require(Probabilistic)
-        return np.asarray(self._ledger.evaluate(self._query or model.predict_proba, codes), dtype=np.float64)
+        self._require(Probabilistic)
+        return np.asarray(self._ledger.evaluate(self._query, codes), dtype=np.float64)
 
     def predict_class_proba(self, codes: Codes, classes: Ints) -> Floats:
         """Return the probability (n,) of one class for each row."""

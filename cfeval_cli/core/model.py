@@ -1,7 +1,7 @@
 """Models and their abilities.
 
-A class with `predict` or `predict_proba` is a black box. A model declares every further ability by deriving from its
-base class; a method of the same name alone declares nothing.
+A model derives from the base class of each of its abilities; a method of the same name alone declares nothing. A black
+box derives from `Classifier` or `Probabilistic`, and its settings derive from `Trainable`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,30 +47,37 @@ class Access(IntEnum):
     WHITE_BOX = 4
 
 
-@runtime_checkable
-class Classifier(Protocol):
-    """Predicts classes, which is all that a black box needs."""
+class Classifier(ABC):
+    """Predicts classes, which every model does."""
 
+    @abstractmethod
     def predict(self, codes: Codes) -> Ints:
         """Return the classes (n,) of codes (n, M), as indices of the dataset's classes."""
-        ...
 
 
-@runtime_checkable
-class Probabilistic(Protocol):
+class Probabilistic(Classifier):
     """Predicts class probabilities; the predicted class is the most probable one, the first of equal ones."""
 
+    @abstractmethod
     def predict_proba(self, codes: Codes) -> Floats:
         """Return the probabilities (n, C) of codes (n, M), in the order of the dataset's classes."""
-        ...
+
+    def predict(self, codes: Codes) -> Ints:
+        """Return the most probable classes (n,)."""
+        return np.asarray(np.argmax(self.predict_proba(codes), axis=1), dtype=np.int64)
 
 
-class BinaryModel(ABC):
+class BinaryModel(Probabilistic):
     """A model of two classes that computes P(1|x) alone; it predicts class 1 if that exceeds 0.5."""
 
     @abstractmethod
     def predict_positive(self, codes: Codes) -> Floats:
         """Return P(1|x) (n,) of codes (n, M)."""
+
+    def predict_proba(self, codes: Codes) -> Floats:
+        """Return the probabilities (n, 2) of codes (n, M)."""
+        positive = self.predict_positive(codes)
+        return np.stack([1.0 - positive, positive], axis=1)
 
 
 class SupportsEdits(BinaryModel):
@@ -232,11 +239,10 @@ class Fingerprinted(ABC):
         """Return a text that is equal exactly if the results are; None if that is unknown."""
 
 
-Model = Classifier | Probabilistic | BinaryModel
+Model = Classifier
 
 
-@runtime_checkable
-class Trainable(Protocol):
+class Trainable(ABC):
     """The settings of a model; the return annotation of `fit` declares the abilities of the trained model."""
 
     @abstractmethod
@@ -276,7 +282,7 @@ class Restorable(Trainable):
         """Return the trained model; raise a ValueError if the arrays are invalid."""
 
 
-class BlackBox:
+class BlackBox(Probabilistic):
     """The assumed class of models that declare no abilities."""
 
     def predict_proba(self, codes: Codes) -> Floats:
@@ -331,8 +337,8 @@ class ModelSpec:
             kind = get_type_hints(type(model).fit).get("return")
         except (NameError, TypeError, AttributeError):  # annotations that only a type checker resolves
             kind = None
-        if not isinstance(kind, type) or not (issubclass(kind, Classifier) or issubclass(kind, Probabilistic)):
-            kind = type(model) if isinstance(model, Classifier | Probabilistic) else BlackBox
+        if not isinstance(kind, type) or not issubclass(kind, Classifier):
+            kind = type(model) if isinstance(model, Classifier) else BlackBox
         return ModelSpec(dataset, kind, blind)
 
     @staticmethod

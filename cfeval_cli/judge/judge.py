@@ -17,7 +17,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, Trainable):
-            raise ValueError(f"model must be a model, with fit(dataset, seed), not {self.model!r}")
+            raise ValueError(f"model must derive from cfeval_cli.core.Trainable, and {self.model!r} does not")
         if not isinstance(self.distill, bool):
             raise ValueError(f"distill must be true or false, not {self.distill!r}")
 

@@ -47,10 +47,6 @@ class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasReadFeatures, Has
         """P(1|x) of (n, M) codes."""
         return self.linear.predict_positive(codes)
 
-    def predict_proba(self, codes: Codes) -> Floats:
-        """Probabilities (n, 2) of (n, M) codes."""
-        return self.linear.predict_proba(codes)
-
     def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
         """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k)."""
         return self.linear.predict_edited(codes, features, rows, values)
@@ -77,7 +73,7 @@ class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasReadFeatures, Has
 
 
 @dataclass(frozen=True)
-class AdditiveClasses(core.HasAdditiveEffects, HasReadFeatures, HasArrays):
+class AdditiveClasses(core.Probabilistic, core.HasAdditiveEffects, HasReadFeatures, HasArrays):
     """Of three classes or more: a sum for each; what counts for a class is its sum less the mean of the others'."""
 
     bias: Floats  # (C,)

@@ -30,7 +30,7 @@ class Distilled(DistilledModel, DeclaresOutputType, SupportsFeatureSubset, Resto
     def __post_init__(self) -> None:
         for name, model in (("student", self.student), ("teacher", self.teacher)):
             if not isinstance(model, Trainable):
-                raise ValueError(f"{name} must be a model, with fit(dataset, seed), not {model!r}")
+                raise ValueError(f"{name} must derive from cfeval_cli.core.Trainable, and {model!r} does not")
 
     @property
     def blind(self) -> Sequence[str] | float:

@@ -13,7 +13,18 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Bools, Codes, Dataset, DeclaresOutputType, Fingerprinted, Floats, HasReadFeatures, Ints
+from cfeval_cli.core import (
+    Bools,
+    Classifier,
+    Codes,
+    Dataset,
+    DeclaresOutputType,
+    Fingerprinted,
+    Floats,
+    HasReadFeatures,
+    Ints,
+    Probabilistic,
+)
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.errors import Failure, UserError, did_you_mean, excerpt_error, locate_error, refuse_system_exit, shorten
 
@@ -67,7 +78,7 @@ class Predictor(ABC):
 
 
 @dataclass(frozen=True)
-class LabelModel(HasReadFeatures, Fingerprinted):
+class LabelModel(Classifier, HasReadFeatures, Fingerprinted):
     """A model trained elsewhere that returns classes."""
 
     source: Predictor
@@ -86,7 +97,7 @@ class LabelModel(HasReadFeatures, Fingerprinted):
 
 
 @dataclass(frozen=True)
-class ProbabilityModel(HasReadFeatures, Fingerprinted):
+class ProbabilityModel(Probabilistic, HasReadFeatures, Fingerprinted):
     """A model trained elsewhere that returns probabilities."""
 
     source: Predictor

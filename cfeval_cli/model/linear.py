@@ -100,11 +100,6 @@ class LinearModel(
         """P(1|x) of (n, M) codes."""
         return _sigmoid(self._logits(codes))
 
-    def predict_proba(self, codes: Codes) -> Floats:
-        """Probabilities (n, 2) of (n, M) codes."""
-        positive = self.predict_positive(codes)
-        return np.stack([1.0 - positive, positive], axis=1)
-
     def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
         """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k)."""
         return _sigmoid(self._edited_logits(codes, features, rows, values))

@@ -21,6 +21,7 @@ from cfeval_cli.core import (
     HasGradient,
     HasReadFeatures,
     Ints,
+    Probabilistic,
     Restorable,
     SupportsBatchedEmbedding,
     SupportsFeatureSubset,
@@ -38,7 +39,7 @@ _ROWS = 1 << 12  # rows whose embeddings are held at once
 
 
 @dataclass(frozen=True)
-class MlpModel(SupportsBatchedEmbedding, HasGradient, HasReadFeatures, HasArrays):
+class MlpModel(Probabilistic, SupportsBatchedEmbedding, HasGradient, HasReadFeatures, HasArrays):
     """A trained model: probabilities from layers of max(0, Wx + b) over concatenated embeddings."""
 
     tables: tuple[Floats, ...]  # for each feature, the embeddings (V, d) of its values

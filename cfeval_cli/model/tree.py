@@ -34,7 +34,7 @@ _LEAF = -1
 
 
 @dataclass(frozen=True)
-class TreeModel(core.HasLeaves, HasReadFeatures, HasArrays):
+class TreeModel(core.Probabilistic, core.HasLeaves, HasReadFeatures, HasArrays):
     """A trained tree. A node looks at one feature, and each value of that goes left or right."""
 
     feature: Ints  # (K,) that a node looks at, -1 in a leaf

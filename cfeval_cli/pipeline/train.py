@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from cfeval_cli.core import Cache, Dataset, DistilledModel, HasArrays, Model, Restorable, Section
+from cfeval_cli.core import Cache, Classifier, Dataset, DistilledModel, HasArrays, Model, Restorable, Section, Trainable
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import hash_component, hash_work
+from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline.data import restore_original_texts
 from cfeval_cli.pipeline.model_checks import compute_predictions
 from cfeval_cli.settings.plan import Plan
@@ -39,15 +40,26 @@ def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
     """Return the trained model, from the cache if it is there."""
     seed = plan.settings.seed
     if not isinstance(plan.model, Restorable):
-        return plan.model.fit(dataset, seed)
+        return _fit_model(plan.model, dataset, seed)
     key = hash_work(type(plan.model), dataset.fingerprint, hash_component(plan.model), seed)
     section = Section(key, f"{dataset.name}, model, seed {seed}")
     for entry in cache.get(section, [_MODEL_KEY]).values():
         with suppress(ValueError):  # an entry that is not readable: the model is trained again
             return plan.model.restore(entry)
-    model = plan.model.fit(dataset, seed)
+    model = _fit_model(plan.model, dataset, seed)
     if isinstance(model, HasArrays):
         cache.put(section, {_MODEL_KEY: model.to_arrays()})
+    return model
+
+
+def _fit_model(settings: Trainable, dataset: Dataset, seed: int) -> Model:
+    """Return the trained model; raise a UserError if it does not derive from a model class."""
+    model = settings.fit(dataset, seed)
+    if not isinstance(model, Classifier):
+        raise UserError(
+            f"{type(settings).__name__}.fit returned {type(model).__name__}, which does not derive from Classifier or "
+            "Probabilistic of cfeval_cli.core. Derive it from one of them."
+        )
     return model
 
 

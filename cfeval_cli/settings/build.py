@@ -206,11 +206,10 @@ def _check_kind(component: object, key: str, kind: type[_T], name: str) -> _T:
 
 
 _REQUIREMENTS = {
-    "Trainable": "a model's settings have fit(dataset, seed)",
     "Judge": "it must be cfeval_cli.judge.judge.Judge, with a model",
 } | {
     name: f"derive it from cfeval_cli.core.{name}"
-    for name in ("Truth", "Removal", "Explainer", "Search", "Distance", "Metric")
+    for name in ("Truth", "Removal", "Explainer", "Search", "Distance", "Metric", "Trainable")
 }
 
 

@@ -27,7 +27,7 @@ def check_judge(judge: JudgeSettings, problems: Sequence[Problem] | None = None)
     """Check that a judge is a model with known reference attributions on at least one of the problems."""
     name = type(judge).__name__
     model = judge.make_trainable(EXPLAINED_MODEL)
-    require(isinstance(model, Trainable), f"{name}.make_trainable() must return settings with fit(dataset, seed).")
+    require(isinstance(model, Trainable), f"{name}.make_trainable() must return a Trainable.")
     subjects = [
         ModelSpec.from_settings(problem.dataset, model)
         for problem in (make_problems() if problems is None else problems)

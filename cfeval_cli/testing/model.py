@@ -11,6 +11,7 @@ from cfeval_cli.core import (
     Access,
     BinaryModel,
     BlackBox,
+    Bools,
     Classifier,
     Codes,
     Dataset,
@@ -50,7 +51,7 @@ def check_model(model: Trainable, datasets: Sequence[Dataset] | None = None) -> 
     Data that the settings refuse with a UserError are left out; all must not be refused.
     """
     name = type(model).__name__
-    require(isinstance(model, Trainable), f"{name} must have fit(dataset, seed).")
+    require(isinstance(model, Trainable), f"{name} must derive from cfeval_cli.core.Trainable.")
     refusals, n_checked = [], 0
     for dataset in (make_table(), make_text()) if datasets is None else datasets:
         about = f"{name} on {dataset.name}"
@@ -62,6 +63,8 @@ def check_model(model: Trainable, datasets: Sequence[Dataset] | None = None) -> 
             refusals.append(f"{dataset.name}: {error}")
             continue
         n_checked += 1
+        derives = isinstance(trained, Classifier)
+        require(derives, f"{about}: fit() must return a model that derives from cfeval_cli.core.Classifier.")
         require(
             spec.kind is BlackBox or isinstance(trained, spec.kind),
             f"{about}: fit() returns {type(trained).__name__}, and was to return {spec.kind.__name__}.",
@@ -93,14 +96,13 @@ def _check_predictions(model: Model, dataset: Dataset, name: str) -> None:
         require_array(whole, (n, n_classes), "f", f"{name}: predict_proba()")
         require((whole >= 0).all() and (whole <= 1).all(), f"{name}: probabilities must be between 0 and 1.")
         require(np.allclose(whole.sum(axis=1), 1, atol=_CLOSE), f"{name}: probabilities must add up to 1.")
-    if isinstance(model, Classifier):
-        labels = model.predict(codes)
-        require_array(labels, (n,), "iu", f"{name}: predict()")
-        require(((labels >= 0) & (labels < n_classes)).all(), f"{name}: predict() returns numbers that are no classes.")
+    labels = model.predict(codes)
+    require_array(labels, (n,), "iu", f"{name}: predict()")
+    require(((labels >= 0) & (labels < n_classes)).all(), f"{name}: predict() returns numbers that are no classes.")
     reverse, alone = _predict(model, codes[::-1])[::-1], _predict(model, codes[2:3])
     require(np.allclose(whole, reverse, atol=_CLOSE), f"{name} predicts otherwise in another order.")
     require(np.allclose(whole[2:3], alone, atol=_CLOSE), f"{name} predicts otherwise for a row alone.")
-    if isinstance(model, BinaryModel) and isinstance(model, Probabilistic):
+    if isinstance(model, BinaryModel):
         same = np.allclose(model.predict_positive(codes), whole[:, 1], atol=_CLOSE)
         require(same, f"{name}: predict_positive() and predict_proba() disagree.")
     if isinstance(model, SupportsEdits):
@@ -111,14 +113,11 @@ def _check_predictions(model: Model, dataset: Dataset, name: str) -> None:
         same = np.allclose(edited, expected, atol=_CLOSE)
         require(same, f"{name}: predict_edited() and predict_positive() disagree.")
     if isinstance(model, HasReadFeatures):
-        _check_reads(model, dataset, name)
+        _check_used_features(model, model.get_used_features(), dataset, name)
 
 
-def _check_reads(model: HasReadFeatures, dataset: Dataset, name: str) -> None:
-    reads = model.get_used_features()
-    require_array(reads, (dataset.n_features,), "b", f"{name}: reads()")
-    if not isinstance(model, Classifier | Probabilistic | BinaryModel):
-        raise AssertionError(f"{name} has neither predict() nor predict_proba().")
+def _check_used_features(model: Model, reads: Bools, dataset: Dataset, name: str) -> None:
+    require_array(reads, (dataset.n_features,), "b", f"{name}: get_used_features()")
     for j in np.flatnonzero(~reads).tolist():
         edited = dataset.test.codes.copy()
         present = edited[:, j] != ABSENT
@@ -134,7 +133,7 @@ def _check_embeddings(model: Model, dataset: Dataset, name: str) -> None:
     gone = model.embed_values(0, np.array([ABSENT], dtype=np.int32))
     require((gone == 0).all(), f"{name}: the embedding of an absent feature must be zero.")
     whole = embed_rows(model, codes)
-    require_array(whole, (*codes.shape, gone.shape[1]), "f", f"{name}: vectors()")
+    require_array(whole, (*codes.shape, gone.shape[1]), "f", f"{name}: embed_values()")
     if isinstance(model, SupportsBatchedEmbedding):
         rows, features = np.nonzero(codes != ABSENT)
         require_equal(model.embed_features(features, codes[rows, features]), whole[rows, features],
@@ -167,14 +166,17 @@ def _check_white_box(model: Model, dataset: Dataset, name: str) -> None:
         )
     if isinstance(model, HasAdditiveEffects):
         effects = model.compute_effects(codes, of)
-        require_array(effects, codes.shape, "f", f"{name}: effects()")
+        require_array(effects, codes.shape, "f", f"{name}: compute_effects()")
         for j, column in enumerate(codes.T):
             there = column != ABSENT
             expected = model.compute_value_effects(j, 0)[column[there]]
             message = f"{name}: compute_effects() and compute_value_effects() disagree."
             require_equal(effects[there, j], expected, message)
         require_array(
-            model.compute_mean_effects(), (len(dataset.classes), dataset.n_features), "f", f"{name}: mean_effects()"
+            model.compute_mean_effects(),
+            (len(dataset.classes), dataset.n_features),
+            "f",
+            f"{name}.compute_mean_effects()",
         )
     if isinstance(model, HasLeaves):
         leaves = model.get_leaves()

@@ -11,6 +11,7 @@ from cfeval_cli.core import (
     ABSENT,
     Access,
     Batch,
+    Classifier,
     Codes,
     Dataset,
     Feature,
@@ -140,7 +141,7 @@ def make_linear(dataset: Dataset, seed: int = 0, dimension: int = 2) -> LinearMo
 
 
 @dataclass(frozen=True)
-class _Chances:
+class _Chances(Probabilistic):
     """Probabilities of several classes, from pairs of features: no sum of effects."""
 
     tables: Floats  # (C, M, M, V, V)
@@ -161,7 +162,7 @@ class _Chances:
 
 
 @dataclass(frozen=True)
-class _Labels:
+class _Labels(Classifier):
     """The classes of another model, without its probabilities."""
 
     model: LinearModel

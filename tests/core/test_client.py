@@ -6,7 +6,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Cost, HasGradient, InspectionDepth, Ledger, LedgerKey
+from cfeval_cli.core import (
+    ABSENT,
+    NO_FEATURE,
+    Access,
+    Classifier,
+    Cost,
+    HasGradient,
+    InspectionDepth,
+    Ledger,
+    LedgerKey,
+    Probabilistic,
+)
 from cfeval_cli.core.client import apply_edits, embed_features, embed_rows
 from cfeval_cli.errors import Failure
 from tests.problems import kept, labels, make_dataset, make_linear, open_client, problems
@@ -48,7 +59,7 @@ CALLS = {
 }
 
 
-class Pairs(HasGradient):
+class Pairs(Probabilistic, HasGradient):
     """A model of two classes that tells (n, 2) probabilities and knows no shortcut."""
 
     def __init__(self, model):
@@ -64,7 +75,7 @@ class Pairs(HasGradient):
         return self._model.predict_proba_embedded(vectors)
 
 
-class ThreeClasses:
+class ThreeClasses(Probabilistic):
     """Nothing but predict_proba; every feature moves every class."""
 
     def __init__(self, width=2, size=3):
@@ -219,7 +230,7 @@ def test_a_black_box_of_three_classes_answers_all_that_needs_no_embeddings():
 
 
 def test_of_equally_likely_classes_the_first_is_predicted():
-    class Even:
+    class Even(Probabilistic):
         def predict_proba(self, codes):
             return np.full((len(codes), 4), 0.25)
 
@@ -228,7 +239,7 @@ def test_of_equally_likely_classes_the_first_is_predicted():
 
 
 def test_a_model_that_only_predicts_gives_labels_and_flips():
-    class Silent:
+    class Silent(Classifier):
         def predict(self, codes):
             return (codes.sum(axis=1) % 3).astype(np.int8)
 
@@ -250,7 +261,7 @@ ENDS = np.array([[0, 1, ABSENT], [1, ABSENT, ABSENT]], dtype=np.int32)  # paddin
 def test_a_deleted_feature_never_reaches_a_model_without_embeddings(access):
     model = ThreeClasses(width=3)
 
-    class Silent:
+    class Silent(Classifier):
         def predict(self, codes):
             return model.predict_proba(codes).argmax(axis=1)
 

@@ -1,4 +1,4 @@
-"""What is known of a model before it is trained, and who is refused because of it."""
+"""The abilities of a model before it is trained, and the reasons why components are not applicable to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from cfeval_cli.core.model import (
     ModelSpec,
     Probabilistic,
     SupportsEdits,
+    Trainable,
 )
+from cfeval_cli.errors import Failure
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
 from tests.problems import make_dataset
@@ -31,63 +33,63 @@ if TYPE_CHECKING:
 DATASET = make_dataset([3, 2])
 
 
-class Labels:
-    """The least that a model can be."""
+class LabelsOnly(Classifier):
+    """A model of classes only."""
 
     def predict(self, codes):
         return codes[:, 0]
 
 
-class Chances:
+class ProbabilitiesOnly(Probabilistic):
     """A black box with probabilities."""
 
     def predict_proba(self, codes):
         raise AssertionError
 
 
-class Told:
-    """Settings whose `fit` says what comes of it."""
+class AnnotatedSettings(Trainable):
+    """Settings whose `fit` is annotated with the class of the model."""
 
-    def fit(self, dataset, seed) -> Labels:
-        return Labels()
+    def fit(self, dataset, seed) -> LabelsOnly:
+        return LabelsOnly()
 
 
-class Itself(Chances):
+class ModelWithFit(Trainable, ProbabilitiesOnly):
     """Settings that are the model."""
 
     def fit(self, dataset, seed):
         return self
 
 
-class ItselfTold(Labels):
-    """The same, with an annotation that says nothing."""
+class ModelWithVagueFit(Trainable, LabelsOnly):
+    """Settings that are the model, with an annotation without a class."""
 
     def fit(self, dataset, seed) -> Any:
         return self
 
 
-class Mute:
-    """Settings that say nothing."""
+class UnannotatedSettings(Trainable):
+    """Settings without an annotation."""
 
     def fit(self, dataset, seed):
-        return Chances()
+        return ProbabilitiesOnly()
 
 
-class Vague:
+class SettingsOfNoModel(Trainable):
     """An annotation that is no model."""
 
     def fit(self, dataset, seed) -> dict[str, int]:
         return {}
 
 
-class Hidden:
-    """An annotation that only a type checker can follow."""
+class UnresolvedSettings(Trainable):
+    """An annotation that only a type checker can resolve."""
 
     def fit(self, dataset, seed) -> Unseen:
         raise AssertionError
 
 
-class Stronger(Itself):
+class ModelWithAnnotatedFit(ModelWithFit):
     """The annotation counts before the class that has it."""
 
     def fit(self, dataset, seed) -> LinearModel:
@@ -97,27 +99,28 @@ class Stronger(Itself):
 @pytest.mark.parametrize(
     ("settings", "kind", "name"),
     [
-        (Told(), Labels, "Labels"),
-        (Itself(), Itself, "Itself"),
-        (ItselfTold(), ItselfTold, "ItselfTold"),
-        (Mute(), BlackBox, "a black box"),
-        (Vague(), BlackBox, "a black box"),
-        (Hidden(), BlackBox, "a black box"),
-        (Stronger(), LinearModel, "LinearModel"),
+        (AnnotatedSettings(), LabelsOnly, "LabelsOnly"),
+        (ModelWithFit(), ModelWithFit, "ModelWithFit"),
+        (ModelWithVagueFit(), ModelWithVagueFit, "ModelWithVagueFit"),
+        (UnannotatedSettings(), BlackBox, "a black box"),
+        (SettingsOfNoModel(), BlackBox, "a black box"),
+        (UnresolvedSettings(), BlackBox, "a black box"),
+        (ModelWithAnnotatedFit(), LinearModel, "LinearModel"),
         (Logistic({"tabular": 1, "text": 1}, {"tabular": 1, "text": 1}), LinearModel, "LinearModel"),
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_the_kind_of_model_is_known_before_training(settings, kind, name):
+def test_kind_of_model_is_determined_before_training(settings, kind, name):
     spec = ModelSpec.from_settings(DATASET, settings)
     assert spec.kind is kind and spec.name == name and spec.dataset is DATASET
 
 
 ABILITIES = {
-    Labels: {Classifier},
-    Chances: {Probabilistic},
-    BlackBox: {Probabilistic},
+    LabelsOnly: {Classifier},
+    ProbabilitiesOnly: {Classifier, Probabilistic},
+    BlackBox: {Classifier, Probabilistic},
     LinearModel: {
+        Classifier,
         Probabilistic,
         SupportsEdits,
         HasEmbeddings,
@@ -130,20 +133,29 @@ ABILITIES = {
 
 
 @pytest.mark.parametrize("kind", ABILITIES, ids=lambda kind: kind.__name__)
-def test_abilities_are_those_that_the_class_has(kind):
+def test_abilities_are_those_of_the_base_classes(kind):
     every = set().union(*ABILITIES.values())
     assert {ability for ability in every if ModelSpec(DATASET, kind).supports(ability)} == ABILITIES[kind]
 
 
-class Lookalike(Chances):
-    """A black box with methods that have the names of abilities, and mean something else."""
+class Lookalike(ProbabilitiesOnly):
+    """A black box with unrelated methods that have the names of those of abilities."""
 
-    def wrong(self, *_, **__):
+    def fail(self, *_, **__):
         raise AssertionError
 
-    positive = edited_positive = vectors = pick = proba_embedded = logits_embedded = slope = logits = slopes = wrong
-    effects = value_effects = mean_effects = leaves = reads = inside = encode = owners = known_classes = wrong
-    changes = reparametrised = arrays = fingerprint = wrong
+    predict_positive = predict_edited = embed_values = embed_features = predict_proba_embedded = fail
+    compute_logits_embedded = make_gradient_function = compute_logits = get_slopes = fail
+    compute_effects = compute_value_effects = compute_mean_effects = get_leaves = get_used_features = fail
+    get_estimator = encode = get_column_features = get_estimator_classes = fail
+    list_changes = reparametrise = to_arrays = fingerprint = fail
+
+
+def test_lookalike_has_the_name_of_every_method_of_an_ability():
+    kinds = [kind for kind in vars(core).values() if getattr(kind, "__module__", "") == "cfeval_cli.core.model"]
+    names = set().union(*(getattr(kind, "__abstractmethods__", ()) for kind in kinds))
+    settings = {"fit", "output_type", "blind", "restore"}
+    assert names - settings <= set(dir(Lookalike)) and names > settings
 
 
 def test_methods_with_the_names_of_abilities_grant_nothing():
@@ -168,16 +180,30 @@ def test_methods_with_the_names_of_abilities_grant_nothing():
 
 
 def test_a_declared_ability_without_its_methods_is_refused():
-    class Half(core.HasAdditiveEffects, Chances):
+    class IncompleteModel(core.HasAdditiveEffects, ProbabilitiesOnly):
         def compute_effects(self, codes, of):
             raise AssertionError
 
     with pytest.raises(TypeError, match="mean_effects"):
-        Half()
+        IncompleteModel()
+
+
+def test_classes_that_merely_have_predict_or_fit_are_not_models():
+    class Estimator:
+        predict = predict_proba = ProbabilitiesOnly.predict_proba
+
+        def fit(self, dataset, seed) -> LabelsOnly:
+            return LabelsOnly()
+
+    estimator = Estimator()
+    assert not isinstance(estimator, Classifier) and not isinstance(estimator, Trainable)
+    client = core.Ledger().open_client(LabelsOnly(), Access.WHITE_BOX, "test")
+    with pytest.raises(Failure, match="needs probabilities"):
+        client.predict_proba(DATASET.test.codes)
 
 
 def test_settings_with_the_names_of_abilities_grant_nothing():
-    class Settings(Told):
+    class Settings(AnnotatedSettings):
         blind, student, teacher = 0.5, None, None
 
         def output_type(self, dataset):
@@ -188,17 +214,17 @@ def test_settings_with_the_names_of_abilities_grant_nothing():
 
     kinds = core.DeclaresOutputType, core.SupportsFeatureSubset, core.DistilledModel, core.Restorable
     assert not isinstance(Settings(), kinds)
-    assert ModelSpec.from_settings(DATASET, Settings()) == ModelSpec(DATASET, Labels)
+    assert ModelSpec.from_settings(DATASET, Settings()) == ModelSpec(DATASET, LabelsOnly)
 
 
-def test_what_a_model_cannot_answer_is_refused_with_the_reason():
+def test_missing_abilities_give_a_reason():
     answers = {
         kind: {level for level in Access if ModelSpec(DATASET, kind).missing_access_reason(level) is None}
         for kind in ABILITIES
     }
     assert answers == {
-        Labels: {Access.NOTHING, Access.LABEL},
-        Chances: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
+        LabelsOnly: {Access.NOTHING, Access.LABEL},
+        ProbabilitiesOnly: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
         BlackBox: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
         LinearModel: set(Access),
     }
@@ -208,12 +234,12 @@ def test_what_a_model_cannot_answer_is_refused_with_the_reason():
         "needs a logit that is linear in the embeddings, which this model (a black box) does not give"
     )
     for level in (Access.PROBABILITY, Access.WHITE_BOX):
-        reason = ModelSpec(DATASET, Labels).missing_access_reason(level)
+        reason = ModelSpec(DATASET, LabelsOnly).missing_access_reason(level)
         assert reason.endswith(", but this model returns labels only: pass predict_proba to compute more"), reason
         assert "LabelModel" not in reason and "value_effects" not in reason
-    assert "(Chances)" in ModelSpec(DATASET, Chances).missing_access_reason(Access.GRADIENT)
+    assert "(ProbabilitiesOnly)" in ModelSpec(DATASET, ProbabilitiesOnly).missing_access_reason(Access.GRADIENT)
 
 
-def test_a_black_box_is_a_kind_and_not_a_model():
+def test_black_box_is_not_a_usable_model():
     with pytest.raises(TypeError, match="not a model"):
         BlackBox().predict_proba(DATASET.test.codes)

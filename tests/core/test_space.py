@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cfeval_cli.core import Access, BlackBox, ModelSpec
+from cfeval_cli.core import Access, BlackBox, ModelSpec, Probabilistic
 from cfeval_cli.core.space import Embedding, OneHot, Scaled, choose_space
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import UserError
@@ -13,7 +13,7 @@ DATASET = make_dataset([3, 2])
 MODEL = make_linear(DATASET)
 
 
-class Black:
+class Black(Probabilistic):
     def predict_proba(self, codes):
         return np.full((len(codes), 2), 0.5)
 

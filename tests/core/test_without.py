@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, Access, HasEmbeddings, Rows
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, HasEmbeddings, Probabilistic, Rows
 from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.without import compute_removal_effect
 from cfeval_cli.removal.marginal import Marginal
@@ -64,7 +64,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
     told = mark_selected(codes, features)
     seen = []
 
-    class Spy(HasEmbeddings):
+    class Spy(Probabilistic, HasEmbeddings):
         embed_values = model.embed_values
 
         def predict_proba(self, asked):
@@ -105,7 +105,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
         assert flips[i] == pytest.approx(((labels(model, edited) != rows.labels[i]) * weights).sum())
     asked = []
 
-    class Spy(HasEmbeddings):
+    class Spy(Probabilistic, HasEmbeddings):
         embed_values = model.embed_values
 
         def predict_proba(self, codes):
@@ -132,7 +132,7 @@ def test_a_black_box_of_three_classes_is_asked_about_whole_rows():
     dataset = make_dataset([4, 3, 2])
     table = np.random.default_rng(3).normal(size=(3, 4, 3))
 
-    class Three:
+    class Three(Probabilistic):
         def predict_proba(self, codes):
             told = np.exp(sum(table[j][codes[:, j]] for j in range(3)))
             return told / told.sum(axis=1, keepdims=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, Access, BlackBox, ModelSpec
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, BlackBox, ModelSpec, Probabilistic
 from cfeval_cli.core.space import Embedding, OneHot, choose_space
 from cfeval_cli.distance.constant import Constant
 from cfeval_cli.distance.cosine import Cosine
@@ -166,7 +166,7 @@ def test_a_space_without_vectors_or_too_many_of_them_is_refused():
     dataset = make_dataset([3, 3])
     model = make_linear(dataset)
 
-    class Black:
+    class Black(Probabilistic):
         def predict_proba(self, codes):
             raise AssertionError
 
@@ -180,7 +180,7 @@ def test_auto_is_one_hot_with_labels_or_without_embeddings_and_embeddings_otherw
     dataset = make_dataset([3, 3])
     model = make_linear(dataset)
 
-    class Black:
+    class Black(Probabilistic):
         def predict_proba(self, codes):
             raise AssertionError
 

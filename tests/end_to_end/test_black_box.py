@@ -19,10 +19,11 @@ from tests.conftest import LITTLE, SCORED, unless
 FOREST = """
 from pathlib import Path
 
+from cfeval_cli.core import Classifier, Probabilistic, Trainable
 from sklearn.ensemble import RandomForestClassifier
 
 
-class Forest:
+class Forest(Trainable):
     def fit(self, dataset, seed) -> "Probabilities":
         Path(__file__).with_name("trained").touch()
         forest = RandomForestClassifier(4, random_state=seed)
@@ -34,7 +35,7 @@ class LabelForest(Forest):
         return Labels(super().fit(dataset, seed).forest)
 
 
-class Probabilities:
+class Probabilities(Probabilistic):
     def __init__(self, forest):
         self.forest = forest
 
@@ -43,7 +44,7 @@ class Probabilities:
         return self.forest.predict_proba(codes)
 
 
-class Labels:
+class Labels(Classifier):
     def __init__(self, forest):
         self.forest = forest
 

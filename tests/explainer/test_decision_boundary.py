@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, Access, ModelSpec
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Classifier, ModelSpec, Probabilistic
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _draw_other_value, _prepare_distribution
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import (
@@ -120,7 +120,7 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
 def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
     dataset, model = problem
 
-    class Black:
+    class Black(Probabilistic):
         predict_proba = staticmethod(model.predict_proba)
 
     explainer = DecisionBoundary(n_samples=60)
@@ -147,11 +147,11 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
 
 
 def test_access_is_the_highest_that_the_model_supports():
-    class Silent:
+    class Silent(Classifier):
         def predict(self, codes):
             raise AssertionError
 
-    class Black:
+    class Black(Probabilistic):
         def predict_proba(self, codes):
             raise AssertionError
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, HasGradient, ModelSpec
+from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, HasGradient, ModelSpec, Probabilistic
 from cfeval_cli.explainer.gradient_input import GradientInput
 from cfeval_cli.explainer.gradients import GradientExplainer
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
@@ -14,7 +14,7 @@ from tests.problems import WAYS, by_feature, make_dataset, open_client
 BOTH = [GradientInput, IntegratedGradients]
 
 
-class Bent(HasGradient):
+class Bent(Probabilistic, HasGradient):
     """Three classes, two layers: embeddings, then probabilities that no sum of effects gives."""
 
     def __init__(self, dataset, seed=0, dim=3):

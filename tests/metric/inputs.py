@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Explanation, MetricInput, Rows
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Explanation, MetricInput, Probabilistic, Rows
 from cfeval_cli.seeding import make_stream
 from tests.problems import open_client, ready
 
 
-class InteractionModel:
+class InteractionModel(Probabilistic):
     """A model with logits from pairs of features, for which no order of features is the best at every length."""
 
     def __init__(self, dataset, seed, classes=2):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NO_FEATURE, AbsentScore, Access, Counterfactuals, MetricInput, ModelSpec
+from cfeval_cli.core import ABSENT, NO_FEATURE, AbsentScore, Access, Classifier, Counterfactuals, MetricInput, ModelSpec
 from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.axe import Axe
@@ -324,7 +324,7 @@ def _make_plain_inputs():
 
 
 def test_metrics_are_not_applicable_if_the_model_lacks_the_access_level():
-    class LabelModel:
+    class LabelModel(Classifier):
         def predict(self, codes):
             raise AssertionError
 

@@ -11,6 +11,7 @@ from cfeval_cli.core import (
     HasEmbeddings,
     HasReadFeatures,
     ModelSpec,
+    Probabilistic,
     Rows,
     SupportsEdits,
 )
@@ -70,7 +71,7 @@ def test_centred_effects_are_the_shapley_values_of_that_logit(fitted):
     dataset, model = fitted
     rows = Rows(dataset.test.ids[:5], dataset.test.codes[:5], np.zeros(5, dtype=np.int64))
 
-    class Logit:
+    class Logit(Probabilistic):
         def predict_proba(self, codes):
             logs = np.log(model.predict_proba(codes))
             return np.stack([logs[:, 0] - logs[:, 1:].mean(axis=1)] * logs.shape[1], axis=1)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import beta
 
 from cfeval_cli.cache.off import Off
-from cfeval_cli.core import HasLeaves, ModelSpec
+from cfeval_cli.core import Classifier, HasLeaves, ModelSpec, Trainable
 from cfeval_cli.model.distilled import Distilled
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.pipeline import train
@@ -16,7 +16,7 @@ from tests import inside
 from tests.problems import make_mixed
 
 
-class Parity:
+class Parity(Trainable, Classifier):
     """A model that is no training set's: 1 where the sum of the codes is odd."""
 
     def fit(self, dataset, seed):
@@ -65,8 +65,8 @@ def test_fidelity_is_counted_and_its_interval_is_exact(seed):
     assert not np.isclose(alike / rows, (said == dataset.test.labels).mean())
 
 
-def test_what_is_no_model_is_refused():
-    with pytest.raises(ValueError, match="teacher must be a model"):
+def test_teacher_must_be_trainable():
+    with pytest.raises(ValueError, match="teacher must derive from"):
         Distilled(Tree(), 3)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.core import NO_FEATURE, Access, Cost, ModelSpec, Section, scratch
+from cfeval_cli.core import NO_FEATURE, Access, Classifier, Cost, ModelSpec, Probabilistic, Section, scratch
 from cfeval_cli.core.fingerprint import hash_code, hash_component
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import Failure
@@ -33,7 +33,7 @@ HERE, WORKERS = Local(n_jobs=1), Local(2, min_seconds=0.0)
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Probabilistic):
     """A linear model that may give opposite predictions, always or in other processes."""
 
     home: int = 0  # the process where predictions are not reversed; 0: all
@@ -45,7 +45,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Classifier):
     model: Model
 
     def predict(self, codes):

@@ -9,12 +9,14 @@ from cfeval_cli.core import (
     NO_FEATURE,
     AbsentScore,
     Access,
+    Classifier,
     Cost,
     ExplainerResult,
     Explanation,
     LedgerKey,
     Metric,
     ModelSpec,
+    Probabilistic,
     Score,
 )
 from cfeval_cli.pipeline import explain, robustness
@@ -60,7 +62,7 @@ def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
 
 
 def test_predictions_of_a_model_without_probabilities():
-    class First:
+    class First(Classifier):
         def predict(self, codes):
             return codes[:, 0] % 2
 
@@ -69,7 +71,7 @@ def test_predictions_of_a_model_without_probabilities():
 
 
 def test_predictions_of_a_model_of_three_classes():
-    class Constant:
+    class Constant(Probabilistic):
         def predict_proba(self, codes):
             return expected
 

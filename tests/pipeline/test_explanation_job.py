@@ -22,6 +22,7 @@ from cfeval_cli.core import (
     ExplainerResult,
     Explanation,
     Fingerprinted,
+    Probabilistic,
 )
 from cfeval_cli.core.fingerprint import hash_code, hash_component, hash_data_and_model
 from cfeval_cli.errors import Failure
@@ -299,7 +300,7 @@ def test_access_errors_stop_the_run():
 
 
 @dataclass(frozen=True)
-class BlackBox:
+class BlackBox(Probabilistic):
     """A model whose predictions do not depend on other rows; its calls are counted."""
 
     calls: list = field(default_factory=list, compare=False)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cfeval_cli.core import BlackBox, DeclaresOutputType, ModelSpec, Rows
+from cfeval_cli.core import BlackBox, Classifier, DeclaresOutputType, ModelSpec, Probabilistic, Rows
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.model_checks import (
     check_model,
@@ -29,7 +29,7 @@ def by_row(codes):
     return np.stack([1 - p, p], axis=1)
 
 
-class Own:
+class Own(Probabilistic):
     """A class of the user's own."""
 
     def __init__(self, answer):
@@ -39,7 +39,7 @@ class Own:
         return self.answer(codes)
 
 
-class Labels:
+class Labels(Classifier):
     def __init__(self, answer):
         self.answer = answer
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.core import Cost, ExplainerResult, Explanation, ModelSpec
+from cfeval_cli.core import Cost, ExplainerResult, Explanation, ModelSpec, Probabilistic
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.pipeline import explain, reparametrisation
@@ -265,7 +265,7 @@ def test_expensive_distances_have_fewer_draws(monkeypatch):
 
 
 def test_models_without_changes_are_not_reparametrised():
-    class Box:
+    class Box(Probabilistic):
         def __init__(self, model):
             self.model = model
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfeval_cli.core import ABSENT, Cost, ExplainerResult, Explanation, ModelSpec
+from cfeval_cli.core import ABSENT, Classifier, Cost, ExplainerResult, Explanation, ModelSpec
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline.context import create_context
@@ -68,7 +68,7 @@ def test_scores_that_cannot_be_compared_give_no_warning():
     assert find_reversed_signs(context, "imported", make_result(context, scores, one_class)) is None
     assert find_reversed_signs(make_context(TABLE, Random()), "imported", make_result(context, scores)) is None
 
-    class Labels:
+    class Labels(Classifier):
         def predict(self, codes):
             return context.model.predict_positive(codes) > 0.5
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfeval_cli.core import NO_FEATURE, Access, Cost, Ledger, LedgerKey, ModelSpec
+from cfeval_cli.core import NO_FEATURE, Access, Cost, Ledger, LedgerKey, ModelSpec, Probabilistic
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.gradient_input import GradientInput
@@ -101,7 +101,7 @@ def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, 
     assert Continuous().estimate_workload(dataset, features).settings == ("search.restarts", "search.steps")
 
 
-class BlackBox:
+class BlackBox(Probabilistic):
     def __init__(self, model):
         self.model = model
 

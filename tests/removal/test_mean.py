@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Access, BlackBox, HasGradient, ModelSpec, Rows
+from cfeval_cli.core import ABSENT, Access, BlackBox, HasGradient, ModelSpec, Probabilistic, Rows
 from cfeval_cli.core.without import compute_removal_effect
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.model.linear import LinearModel
@@ -23,7 +23,7 @@ def by_hand(dataset, model, row, gone):
     return z
 
 
-class Plain(HasGradient):
+class Plain(Probabilistic, HasGradient):
     """The same model, without a gradient of its own: embeddings go through torch."""
 
     def __init__(self, model):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NO_FEATURE, Access, HasGradient, ModelSpec
+from cfeval_cli.core import NO_FEATURE, Access, HasGradient, ModelSpec, Probabilistic
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
@@ -135,7 +135,7 @@ def test_search_is_not_applicable_without_the_gradients_it_needs():
     dataset = make_dataset([3, 2])
     model = make_linear(dataset)
 
-    class ProbabilityModel:
+    class ProbabilityModel(Probabilistic):
         predict_proba = model.predict_proba
 
     class GradientModel(ProbabilityModel, HasGradient):

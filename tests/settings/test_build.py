@@ -10,7 +10,7 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from cfeval_cli.core import Access, BlackBox, ModelSpec
+from cfeval_cli.core import Access, BlackBox, Classifier, ModelSpec
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.settings import build
@@ -472,7 +472,7 @@ def test_a_black_box_has_the_explainers_that_need_probabilities_only():
     assert not {"recall", "hit"} & set(none.metrics)
 
 
-class Silent:
+class Silent(Classifier):
     """Tells classes and nothing else."""
 
     def predict(self, codes):

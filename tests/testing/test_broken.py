@@ -25,6 +25,7 @@ from cfeval_cli.core import (
     Removal,
     Score,
     Search,
+    Trainable,
     Truth,
     TruthEstimate,
 )
@@ -459,7 +460,7 @@ def test_distances(broken, message):
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Trainable):
     """Settings whose model is another's, with something broken."""
 
     broken: type = LinearModel
@@ -525,7 +526,7 @@ def test_models(broken, message):
 
 
 def test_a_model_that_depends_on_more_than_its_seed():
-    class Restless:
+    class Restless(Trainable):
         fitted = 0
 
         def fit(self, dataset, seed):
@@ -568,7 +569,7 @@ def test_datasets(tmp_path, change, message):
 
 
 def test_judges():
-    class Unknown:
+    class Unknown(Trainable):
         def fit(self, dataset, seed):
             raise AssertionError("is not needed")
 

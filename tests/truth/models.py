@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core import HasReadFeatures, Rows
+from cfeval_cli.core import HasReadFeatures, Probabilistic, Rows
 from cfeval_cli.model.tree import TreeModel
 
 
-class Twisted:
+class Twisted(Probabilistic):
     """Any function from codes to P(1|x), of which nothing else is known; or another model without what it knows."""
 
     def __init__(self, positive, reads=None):
@@ -23,7 +23,7 @@ class Twisted:
         return np.stack([-positive if (positive < 0).any() or (positive > 1).any() else 1 - positive, positive], axis=1)
 
 
-class _Hidden(HasReadFeatures):
+class _Hidden(Probabilistic, HasReadFeatures):
     def __init__(self, model):
         self.model = model
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import BlackBox, ModelSpec
+from cfeval_cli.core import BlackBox, Classifier, ModelSpec
 from cfeval_cli.model.external import LabelModel
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.tree import TreeModel
@@ -103,7 +103,7 @@ def test_features_that_may_not_change_have_no_value():
 
 
 def test_labels_are_enough_for_responsibility():
-    class Labels:
+    class Labels(Classifier):
         def __init__(self, model):
             self.model = model
 

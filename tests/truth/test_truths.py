@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Access, ModelSpec
+from cfeval_cli.core import ABSENT, Access, ModelSpec, Probabilistic
 from cfeval_cli.core.ranking import find_top_k
 from cfeval_cli.model.additive import AdditiveModel
 from cfeval_cli.model.linear import LinearModel
@@ -109,7 +109,7 @@ def test_questions_and_identifiability_are_declared():
 
 
 def test_reason_for_models_without_effects_or_embeddings():
-    class Black:
+    class Black(Probabilistic):
         def predict_proba(self, codes):
             raise AssertionError
 
