@@ -326,7 +326,7 @@ class Table:
             origin={
                 "file": ", ".join(file.path.name for file in files),
                 "source": ", ".join(dict.fromkeys(file.source for file in files)),
-                "sha256": ", ".join(file.sha256 for file in files),
+                "sha256": [file.sha256 for file in files],
                 "rows_read": len(labels),
                 "rows_used": len(row_ids),
                 "rows_whole": len(labels),

@@ -185,7 +185,7 @@ class Text:
             origin={
                 "file": file_names,
                 "source": ", ".join(dict.fromkeys(file.source for file in files)),
-                "sha256": ", ".join(file.sha256 for file in files),
+                "sha256": [file.sha256 for file in files],
                 "rows_read": n_read,
                 "rows_used": len(row_ids),
                 "rows_whole": n_read if self.corpora[0].rows is None else self.corpora[0].rows,

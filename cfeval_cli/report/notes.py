@@ -19,7 +19,7 @@ def describe_run(record: RunRecord) -> str:
     """Write what a table is about: data, accuracy, instances, k and seed."""
     data, settings = record.data, record.settings
     # not where the file came from: a second run, from the data folder, must give the same bytes
-    hashes = ", ".join(f"{digest[:8]}…" for digest in data.sha256.split(", "))
+    hashes = ", ".join(f"{digest[:8]}…" for digest in data.sha256)
     rows = f"{data.rows_used:,} of {data.rows_read:,} rows of {data.file} (sha256 {hashes})"
     reference = record.reference.test_accuracy
     paper = f" (the paper's: {reference:.2%})" if reference else ""

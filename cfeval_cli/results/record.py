@@ -73,7 +73,7 @@ class DataEntry(Entry):
     kind: str = ""
     file: str = ""
     source: str = ""
-    sha256: str = ""
+    sha256: list[str] = []  # of each file
     rows_read: Count = 0
     rows_used: Count = 0
     rows_whole: Count = 0

@@ -51,7 +51,7 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     assert record["schema"] == 7 and record["status"] == "complete" and record["settings"]["seed"] == 0
     assert record["command"][:2] == ["cfeval", "run"] and "k=2" in record["command"]
     assert record["data"]["source"] == "data folder" and record["data"]["rows_read"] == 600
-    assert len(record["data"]["sha256"]) == 64
+    assert len(record["data"]["sha256"][0]) == 64
     assert set(record["accuracy"]) == {"train", "validation", "test"} and 0.5 < record["accuracy"]["test"] < 1
     assert 0.5 <= record["majority"]["test"] < 0.7 and record["accuracy"]["test"] < record["auc"]["test"] + 0.1
     stages = {(entry["stage"], entry["component"]): entry["seconds"] for entry in record["stages"]}

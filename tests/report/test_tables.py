@@ -44,7 +44,7 @@ RECORD = make_record(
         "mask": {"name": "mask", "title": "mask", "arbitrary": False},
     },
     data={
-        "name": "toy", "file": "toy.csv", "source": "data folder", "sha256": "ab" * 32, "rows_used": 1234,
+        "name": "toy", "file": "toy.csv", "source": "data folder", "sha256": ["ab" * 32], "rows_used": 1234,
         "rows_read": 2000, "rows_whole": 3000, "complete": False,
     },
     accuracy={"test": 0.8},

@@ -78,7 +78,7 @@ def list_provenance(record: RunRecord) -> list[tuple[str, str]]:
     packages = [f"{name} {version}" for name, version in record.packages.items()]
     versions = [f"cfeval {record.cfeval}", f"Python {record.python}", *packages]
     entries = [
-        ("Data", f"{data.name}: {data.file}, from: {data.source}"), ("Rows", rows), ("SHA-256", data.sha256),
+        ("Data", f"{data.name}: {data.file}, from: {data.source}"), ("Rows", rows), ("SHA-256", ", ".join(data.sha256)),
     ]  # fmt: skip
     if data.embedding:
         words = f"{data.embedding.words:,} of {data.vocabulary:,} words"

@@ -212,5 +212,5 @@ def _describe_settings(run: SweepRun) -> dict[str, Any]:
     components = sorted(f"{key}={value}" for key, value in run.overrides.items() if key.split(".")[0] in _COMPONENTS)
     return {
         "k": record.settings.k, "n_explain": record.settings.n_explain, "setup": record.setup,
-        "data": record.data.sha256, "components": ", ".join(components),
+        "data": ", ".join(record.data.sha256), "components": ", ".join(components),
     }  # fmt: skip
