@@ -47,7 +47,7 @@ class CircularIdentity:
     why: str
 
 
-_IDENTITIES = load_definitions("cfeval_cli.study.atlas", "identities.json", tuple[CircularIdentity, ...])
+_IDENTITIES = load_definitions("cfeval_cli.study.atlas", "circular_identities.json", tuple[CircularIdentity, ...])
 
 
 @dataclass(frozen=True)

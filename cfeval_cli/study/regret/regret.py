@@ -29,7 +29,7 @@ class FixedMetric:
     identifiable_only: bool  # only variants that do not depend on the parametrisation of the model
 
 
-_FIXED_METRICS = load_definitions("cfeval_cli.study.regret", "metrics.json", tuple[FixedMetric, ...])
+_FIXED_METRICS = load_definitions("cfeval_cli.study.regret", "fixed_metrics.json", tuple[FixedMetric, ...])
 STRATEGIES = {
     "rule": "metric-based ranking",
     "same data": "best metric on other judges, same data",

@@ -13,7 +13,7 @@ from cfeval_cli.report.wording import join_names
 from cfeval_cli.study.sweep.runs import (
     Sweep,
     collect_taus_without_controls,
-    describe_ranked_explainers,
+    list_ranked_explainers,
     merge_records,
     select_largest_ranking,
 )
@@ -108,7 +108,7 @@ def _compare_means(sweep: Sweep, taus: pd.DataFrame) -> Conclusion:
     )
     means = means[means["n"] == n_runs] if (means["n"] == n_runs).any() else means
     runs = [sweep.runs[number] for number in dict.fromkeys(taus["run"])]
-    rankings = describe_ranked_explainers(runs, str(taus["truth"].iloc[0]), means.index, controls=False)
+    rankings = list_ranked_explainers(runs, str(taus["truth"].iloc[0]), means.index, controls=False)
     largest = select_largest_ranking(rankings)
     # τ over other explainers is another quantity
     means = means[[ranking == largest for ranking in rankings]]

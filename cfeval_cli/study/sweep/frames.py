@@ -16,7 +16,14 @@ from cfeval_cli.statistics.metrics_over_seeds import COLUMNS, compare_metrics_ov
 from cfeval_cli.statistics.ranking_stability import ANY_SETTING, RankingStability, RunPairs
 from cfeval_cli.statistics.seeds import aggregate_over_seeds
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
-from cfeval_cli.study.sweep.runs import Sweep, SweepRun, collect_taus, describe_ranked_explainers, merge_records
+from cfeval_cli.study.sweep.runs import (
+    RankedExplainers,
+    Sweep,
+    SweepRun,
+    collect_taus,
+    list_ranked_explainers,
+    merge_records,
+)
 
 _STABILITY = ["metric", "variant", "subset", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
 # parts of the keys of random streams, which never change
@@ -32,6 +39,11 @@ class SweepFrames:
     seeds_metrics: pd.DataFrame
     seeds_correlations: pd.DataFrame
     stability: pd.DataFrame
+
+    def get_files(self) -> dict[str, pd.DataFrame]:
+        """Return the tables by name, with text instead of objects."""
+        correlations = self.seeds_correlations
+        return {**vars(self), "seeds_correlations": correlations.assign(ranked=correlations["ranked"].map(str))}
 
 
 def compute_frames(sweep: Sweep) -> SweepFrames:
@@ -131,14 +143,14 @@ def _aggregate_correlations(sweep: Sweep) -> pd.DataFrame:
 
 def _add_ranked_explainers(sweep: Sweep, means: pd.DataFrame) -> pd.DataFrame:
     """Add the explainers that each metric ranks."""
-    means = means.assign(ranked="")
+    means = means.assign(ranked=pd.Series([RankedExplainers()] * len(means), means.index, dtype=object))
     groups = list(sweep.groups.values())
     rows = means[means["family"] == "explainers"]
     for (group, truth, subset), lines in rows.groupby(["group", "truth", "subset"], sort=False):
         pairs = zip(lines["metric"], lines["variant"], strict=True)
         has_controls = subset == ALL_EXPLAINERS
-        ranked = describe_ranked_explainers(groups[int(str(group))], str(truth), pairs, controls=has_controls)
-        means.loc[lines.index, "ranked"] = ranked
+        ranked = list_ranked_explainers(groups[int(str(group))], str(truth), pairs, controls=has_controls)
+        means.loc[lines.index, "ranked"] = pd.Series(ranked, lines.index, dtype=object)
     return means
 
 
@@ -158,7 +170,7 @@ def _add_tests(sweep: Sweep, means: pd.DataFrame) -> pd.DataFrame:
             by_run = [_pivot_taus(run.correlations, run, str(truth), str(subset), pairs)[0] for run in runs]
             draws = [_pivot_taus(run.draws, run, str(truth), str(subset), pairs) for run in runs]
             stream = f"{_STREAM_NAMES.get(str(truth), truth)}.{_STREAMS[str(subset)]}"
-            tests = compare_metrics_over_seeds(np.stack(by_run), draws, stream, lines["ranked"].tolist())
+            tests = compare_metrics_over_seeds(np.stack(by_run), draws, stream, list(map(str, lines["ranked"])))
             means.loc[lines.index, COLUMNS] = tests[COLUMNS].to_numpy()
     return means
 

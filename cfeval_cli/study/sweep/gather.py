@@ -68,7 +68,7 @@ def gather(
         raise UserError(f"no run is complete. Not gathered: {sweep.describe_excluded()}.")
     frames = compute_frames(sweep)
     tables = build_tables(sweep, frames)
-    texts = {f"{name}.csv": format_csv(frame) for name, frame in vars(frames).items()}
+    texts = {f"{name}.csv": format_csv(frame) for name, frame in frames.get_files().items()}
     texts |= {"tables.md": "\n".join(map(render_markdown, tables))}
     texts |= {"tables.tex": "\n".join(map(render_latex, tables))}
     write_texts(into, texts)

@@ -22,7 +22,6 @@ DEFAULT = "default"  # the value of a setting that other runs override
 SETTING_PREFIX = "setting."  # of columns with settings, since truth is a setting and a column
 _IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|training|strict|redo|cache|executor|hydra)([./@].*)?")
 _TAU_COLUMNS = ["metric", "variant", "family", "truth", "subset", "explainers", "tau", "moves"]
-_RUN_SEPARATOR = " | "
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,22 @@ def merge_records(runs: Sequence[SweepRun]) -> RunRecord:
     return records[0].model_copy(update=entries)
 
 
-def find_ranked_explainers(run: SweepRun, truth: str, *, controls: bool) -> dict[tuple[str, str], str]:
+@dataclass(frozen=True)
+class RankedExplainers:
+    """The explainers that a metric ranks: once if they are the same in all runs, otherwise for each run."""
+
+    by_run: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def smallest_size(self) -> int:
+        """The number of explainers in the run with the fewest."""
+        return min(map(len, self.by_run), default=0)
+
+    def __str__(self) -> str:
+        return " | ".join(" ".join(names) for names in self.by_run)
+
+
+def find_ranked_explainers(run: SweepRun, truth: str, *, controls: bool) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the explainers that each metric and variant ranks, of those that the truth ranks too."""
     rows = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
     rows = rows if controls else rows[rows["control"] != 1]
@@ -148,24 +162,20 @@ def find_ranked_explainers(run: SweepRun, truth: str, *, controls: bool) -> dict
     for metric, variant, explainer in zip(rows["metric"], rows["variant"], rows["explainer"], strict=True):
         names.setdefault((metric, variant), set()).add(explainer)
     ranked_by_truth = names.get((run.record.settings.agreement, truth), set())
-    return {pair: " ".join(sorted(ranked & ranked_by_truth)) for pair, ranked in names.items()}
+    return {pair: tuple(sorted(ranked & ranked_by_truth)) for pair, ranked in names.items()}
 
 
-def describe_ranked_explainers(
+def list_ranked_explainers(
     runs: Sequence[SweepRun], truth: str, pairs: Iterable[tuple[str, str]], *, controls: bool
-) -> list[str]:
-    """Return the explainers that each metric ranks: once if they are the same in all runs, otherwise for each run."""
+) -> list[RankedExplainers]:
+    """List the explainers that each metric and variant ranks in some runs."""
     by_run = [find_ranked_explainers(run, truth, controls=controls) for run in runs]
-    return [_RUN_SEPARATOR.join(dict.fromkeys(ranked.get(pair, "") for ranked in by_run)) for pair in pairs]
+    return [RankedExplainers(tuple(dict.fromkeys(ranked.get(pair, ()) for ranked in by_run))) for pair in pairs]
 
 
-def select_largest_ranking(rankings: Sequence[str]) -> str:
+def select_largest_ranking(rankings: Sequence[RankedExplainers]) -> RankedExplainers:
     """Select the ranked explainers whose metrics are compared: the most explainers, and then the most metrics."""
-
-    def count(ranking: str) -> tuple[int, int]:
-        return min(len(names.split()) for names in ranking.split(_RUN_SEPARATOR)), rankings.count(ranking)
-
-    return max(dict.fromkeys(rankings), key=count)
+    return max(dict.fromkeys(rankings), key=lambda ranking: (ranking.smallest_size, rankings.count(ranking)))
 
 
 def collect_taus(sweep: Sweep) -> pd.DataFrame:

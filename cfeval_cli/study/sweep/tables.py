@@ -28,7 +28,14 @@ from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking_stability import ANY_SETTING
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, SUBSETS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.frames import SweepFrames, list_range_columns
-from cfeval_cli.study.sweep.runs import Sweep, SweepRun, collect_taus, merge_records, select_largest_ranking
+from cfeval_cli.study.sweep.runs import (
+    RankedExplainers,
+    Sweep,
+    SweepRun,
+    collect_taus,
+    merge_records,
+    select_largest_ranking,
+)
 from cfeval_cli.study.sweep.seed_conclusion import conclude_by_question
 from cfeval_cli.study.words import write_range
 
@@ -116,7 +123,8 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
         columns += [Title("between"), Title("within")] * is_leading
     lines = _index_lines(rows, "truth")
     best = {truth: _find_best(part) for truth, part in rows.groupby("truth")}
-    empty = {"seeds": 0, "moves": 0, "ranked": "", **dict.fromkeys(("mean", "between", "within"), math.nan)}
+    empty: dict[str, Any] = {"seeds": 0, "moves": 0, "ranked": RankedExplainers()}
+    empty |= dict.fromkeys(("mean", "between", "within"), math.nan)
     cells: dict[Pair, list[Cell]] = {}
     for pair in _list_pairs(rows):
         row = cells.setdefault(pair, [])
@@ -141,11 +149,11 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
     return build_metric_table(title, columns, cells, notes, record, in_blocks=False, detail=detail)
 
 
-def _find_best(lines: pd.DataFrame) -> tuple[float, str]:
+def _find_best(lines: pd.DataFrame) -> tuple[float, RankedExplainers]:
     """Return the largest mean among the metrics that rank the most explainers, and these explainers."""
     lines = lines[lines["mean"].notna()]
     if lines.empty:
-        return math.nan, ""
+        return math.nan, RankedExplainers()
     ranking = select_largest_ranking(lines["ranked"].tolist())
     return float(lines.loc[lines["ranked"] == ranking, "mean"].max()), ranking
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE
-from cfeval_cli.study.sweep.runs import select_largest_ranking
+from cfeval_cli.study.sweep.runs import RankedExplainers, select_largest_ranking
 from cfeval_cli.study.sweep.seed_conclusion import conclude_over_seeds
 from tests.records import make_metric, make_record
 
@@ -12,13 +12,18 @@ NAMES = {"a": "A", "b": "B", "c": "C"}
 RECORD = make_record(metrics={name: make_metric(title, details=[]) for name, title in NAMES.items()})
 
 
+def parse_ranking(text):
+    """Return explainers from their names; a bar separates runs."""
+    return RankedExplainers(tuple(tuple(names.split()) for names in text.split(" | ")))
+
+
 def make_correlations(**changes):
-    """Three metrics over five seeds; A has the highest mean."""
+    """Make the rows of three metrics over five seeds; A has the highest mean."""
     columns = {
         "metric": [*NAMES], "variant": "all", "seeds": 5, "mean": [0.6, 0.4, -0.1], "low": [0.2, 0.0, -0.5],
         "high": [0.9, 0.8, 0.3], "p": [0.01, 0.2, 0.9], "p_holm": [0.03, 0.4, 0.9], "needed": [5, 40, 900],
         "behind": [0.0, 0.2, 0.7], "p_behind": [float("nan"), 0.3, 0.02], "moves": pd.array([0, None, 5], "Int64"),
-        "ranked": "lime omission shap",
+        "ranked": parse_ranking("lime omission shap"),
     }  # fmt: skip
     return pd.DataFrame(columns | changes)
 
@@ -65,13 +70,14 @@ def test_absence_of_agreement_is_stated(changes, headline):
 
 def test_metrics_that_rank_other_explainers_are_not_compared():
     """A ranks fewer explainers, so it does not win over B and C; nor does a metric with a ranking of its own."""
-    rankings = ["lime", "lime omission", "lime omission"]
+    rankings = [parse_ranking(text) for text in ("lime", "lime omission", "lime omission")]
     rows = make_correlations(ranked=rankings, behind=[0.0, 0.0, 0.5], p_holm=[0.01, 0.4, 0.9])
     conclusion = conclude_over_seeds(rows, RECORD)
     assert conclusion.headline.endswith("no metric is significantly better than chance; B has the highest mean τ")
     assert conclusion.points[0].startswith("B: mean τ 0.400") and "Significantly lower τ: C." in conclusion.points
     assert conclusion.points[-1] == "Not compared: A ranks other explainers (mean τ 0.600)."
-    rows = make_correlations(ranked=["lime omission", "lime shap | lime", "lime"])
+    rankings = [parse_ranking(text) for text in ("lime omission", "lime shap | lime", "lime")]
+    rows = make_correlations(ranked=rankings)
     points = conclude_over_seeds(rows, RECORD).points
     assert points[-1] == "Not compared: B and C rank other explainers (mean τ -0.100 to 0.400)."
 
@@ -86,4 +92,4 @@ def test_metrics_that_rank_other_explainers_are_not_compared():
     ],
 )
 def test_metrics_with_most_ranked_explainers_are_compared(rankings, largest):
-    assert select_largest_ranking(rankings) == largest
+    assert str(select_largest_ranking([parse_ranking(text) for text in rankings])) == largest
