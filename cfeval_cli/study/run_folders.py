@@ -11,10 +11,9 @@ import pandas as pd
 from cfeval_cli.core.files import make_folder, write_atomically
 from cfeval_cli.errors import UserError
 from cfeval_cli.results import validation as checked
-from cfeval_cli.results.folder import JUDGES_FOLDER
+from cfeval_cli.results.folder import JUDGES_FOLDER, RECORD
 from cfeval_cli.results.record import RunRecord
-
-RECORD = "run.json"
+from cfeval_cli.results.schema import get_table_file
 
 
 def find_run_folders(folders: Sequence[Path], *, with_judges: bool = False) -> list[Path]:
@@ -36,13 +35,26 @@ def _is_judge(folder: Path) -> bool:
     return folder.parent.name == JUDGES_FOLDER and (folder.parent.parent / RECORD).exists()
 
 
-def read_table(folder: Path, record: RunRecord, name: str, columns: Sequence[str]) -> pd.DataFrame:
-    """Return a table of a run; ValueError if the record does not list it or a column is missing."""
-    checked.check_listed(record, name)
-    table = checked.read_table(folder / name)
+def read_columns(folder: Path, record: RunRecord, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Return columns of a table such as `metrics`; ValueError if the record does not list it or a column is missing."""
+    file = get_table_file(name)
+    checked.check_listed(record, file)
+    if file.endswith(".parquet"):
+        return pd.read_parquet(folder / file, columns=list(columns))
+    table = checked.read_table(folder / file)
     if missing := [column for column in columns if column not in table]:
-        raise ValueError(f"{name} has no column {', '.join(missing)}; another version of cfeval wrote it")
-    return table
+        raise ValueError(f"{file} has no column {', '.join(missing)}; another version of cfeval wrote it")
+    return pd.DataFrame(table[list(columns)])
+
+
+def read_scores(
+    folder: Path, record: RunRecord, metric_columns: Sequence[str], correlation_columns: Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return columns of the metrics and the correlations of a run, whose metrics must be in its record."""
+    metrics = read_columns(folder, record, "metrics", metric_columns)
+    correlations = read_columns(folder, record, "correlations", correlation_columns)
+    checked.check_tables(record, metrics, correlations)
+    return metrics, correlations
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
-from cfeval_cli.study.run_folders import read_table, report_damage
+from cfeval_cli.study.run_folders import read_columns, read_scores, report_damage
 
 KEY = ["data", "judge", "truth", "seed", "k", "metric", "variant"]
 TAUS = ["tau", "tau_without_controls", "tau_without_circular", "tau_without_weak"]
@@ -46,15 +46,10 @@ def read_rows(folder: Path) -> pd.DataFrame:
         checked.check_complete(record, _RECORD)
         if not record.truths:
             raise ValueError("its model has no ground truth")
-        tables = {
-            name: read_table(folder, record, f"{name}.csv", columns)
-            for name, columns in (
-                ("metrics", _METRICS), ("correlations", _CORRELATIONS), ("instance_agreement", _INSTANCES),
-                ("costs", _COSTS),
-            )
-        }  # fmt: skip
-        checked.check_tables(record, tables["metrics"], tables["correlations"])
-        rows = _compute_rows(record, **tables)
+        metrics, correlations = read_scores(folder, record, _METRICS, _CORRELATIONS)
+        instance_agreement = read_columns(folder, record, "instance_agreement", _INSTANCES)
+        costs = read_columns(folder, record, "costs", _COSTS)
+        rows = _compute_rows(record, metrics, correlations, instance_agreement, costs)
         if rows.empty:
             raise ValueError("none of its metrics ranks two explainers that the ground truth ranks")
         return rows.astype(TYPES)[COLUMNS]

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import median
 
 from cfeval_cli.errors import escape_controls
+from cfeval_cli.results.folder import RECORD
 from cfeval_cli.study.definitions import load_definitions
-from cfeval_cli.study.run_folders import RECORD
 
 _MAX_REASON_CHARACTERS = 300
 # The table of durations counts as if this share of all work had confirmed it: one slow run is not all runs.

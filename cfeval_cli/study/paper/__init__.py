@@ -1,1 +1,1 @@
-"""The figures that the paper printed, and what can be said about them."""
+"""The figures that the paper printed: their audit, and their comparison with runs."""

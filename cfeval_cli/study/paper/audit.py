@@ -11,13 +11,12 @@ import pandas as pd
 from cfeval_cli.report.numbers import COUNT
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Cell, Row, Table, Title
-from cfeval_cli.study.paper import chance, method, statements, tables
 from cfeval_cli.study.paper.finding import KINDS, Finding, Result
 from cfeval_cli.study.paper.published import Published, load_figures, parse_figures
+from cfeval_cli.study.paper.statements import STATEMENT_CHECKS
+from cfeval_cli.study.paper.tables import TABLE_CHECKS
 
-CHECKS: tuple[Callable[[Published], Iterator[Result]], ...] = (
-    *tables.CHECKS, *statements.CHECKS, *method.CHECKS, *chance.CHECKS,
-)  # fmt: skip
+CHECKS: tuple[Callable[[Published], Iterator[Result]], ...] = (*TABLE_CHECKS, *STATEMENT_CHECKS)
 
 
 @dataclass(frozen=True)
@@ -25,12 +24,12 @@ class Audit:
     """The findings, and how many comparisons passed."""
 
     findings: list[Finding]
-    passed: int
+    n_passed: int
 
     @property
     def summary(self) -> str:
         """Write the numbers in one line."""
-        return f"{len(self.findings)} findings, {self.passed} comparisons passed"
+        return f"{len(self.findings)} findings, {self.n_passed} comparisons passed"
 
     def build_brief(self) -> Table:
         """Count the findings of each kind."""
@@ -41,13 +40,13 @@ class Audit:
 
     def write_lines(self) -> list[str]:
         """Write each finding in a line, below the title of its kind."""
-        lines, numbered = [], list(enumerate(self.findings, 1))
+        lines, numbered_findings = [], list(enumerate(self.findings, 1))
         for kind, title in KINDS.items():
-            listed = [
+            kind_lines = [
                 f"{i}. {finding.place}. Printed: {finding.printed}. Recomputed: {finding.recomputed}. {finding.meaning}"
-                for i, finding in numbered if finding.kind == kind
+                for i, finding in numbered_findings if finding.kind == kind
             ]  # fmt: skip
-            lines += ["", title, *listed] if listed else []
+            lines += ["", title, *kind_lines] if kind_lines else []
         return lines
 
     def build_frame(self) -> pd.DataFrame:
@@ -55,8 +54,8 @@ class Audit:
         return pd.DataFrame([{"number": i, **asdict(finding)} for i, finding in enumerate(self.findings, 1)])
 
     def build_tables(self) -> list[Table]:
-        """Return one table for each kind; its notes say what the findings mean."""
-        built = []
+        """Return one table for each kind; its notes explain the findings."""
+        tables = []
         for kind, title in KINDS.items():
             findings = {str(i): finding for i, finding in enumerate(self.findings, 1) if finding.kind == kind}
             if not findings:
@@ -67,8 +66,8 @@ class Audit:
                 numbers.setdefault(finding.meaning, []).append(i)
             notes = [f"{', '.join(places)}: {meaning}" for meaning, places in numbers.items()]
             header = [*map(Title, ("No.", "Place", "Printed", "Recomputed"))]
-            built.append(Table(f"{title} ({len(findings)})", header, [rows], notes))
-        return built
+            tables.append(Table(f"{title} ({len(findings)})", header, [rows], notes))
+        return tables
 
     def write_markdown(self) -> str:
         """Write all tables and the summary."""

@@ -1,14 +1,26 @@
-"""The paper's claims on rankings and correlations, as tests of a view of its experiments."""
+"""The paper's claims on rankings and correlations: their tests on one view, and the verdicts over all seeds.
+
+Runs that differ in the seed only are independent draws of split, training, explainers and search on the same data. The
+share of seeds in which a claim is true is thus a proportion with an exact interval. It holds for other seeds on these
+data only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from math import isnan, nan
+from statistics import fmean
 from typing import Literal
 
-from cfeval_cli.study.paper.published import TRUTH, Key, Pair
-from cfeval_cli.study.paper.views import View
+import numpy as np
+from scipy.stats import binom, binomtest
+
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, adjust_holm
+from cfeval_cli.statistics.proportion import compute_proportion_interval
+from cfeval_cli.study.paper.published import TRUTH, Key, Pair, Published
+from cfeval_cli.study.paper.views import ComputedView, View, view_published
 
 ADULTS: Key = ("1", "adults")
 MOVIE_REVIEWS: Key = ("1", "movie_reviews")
@@ -32,6 +44,9 @@ Scope = Literal["always", "mostly", "sometimes"]  # in how many seeds the claim 
 Evaluation = tuple[bool, dict[str, float]] | None  # whether the claim is true, and its figures; None without figures
 ClaimTest = Callable[[View], Evaluation]
 _TIE = 1e-9
+_MAX_SEEDS = 100_000  # the largest number of seeds that is proposed
+
+Outcome = Literal["holds", "refuted", "does not hold", "open", "not computed"]
 
 
 @dataclass(frozen=True)
@@ -54,13 +69,13 @@ def _test_exact_ranking(key: Key, pair: Pair) -> ClaimTest:
     return evaluate
 
 
-def _test_higher_agreement(key: Key, pair: Pair, others: Sequence[Pair]) -> ClaimTest:
-    """Test whether τ and ρ of a metric are higher than those of all others."""
+def _test_higher_agreement(key: Key, pair: Pair, baselines: Sequence[Pair]) -> ClaimTest:
+    """Test whether τ and ρ of a metric are higher than those of all baselines."""
 
     def evaluate(view: View) -> Evaluation:
         figures = {}
         for kind, symbol in (("tau", "τ"), ("rho", "ρ")):
-            values = [view.get_coefficient(key, other, kind) for other in others]
+            values = [view.get_coefficient(key, baseline, kind) for baseline in baselines]
             figures[symbol] = view.get_coefficient(key, pair, kind)
             figures[f"{symbol} of the best other"] = max([value for value in values if not isnan(value)], default=nan)
         if any(isnan(value) for value in figures.values()):
@@ -110,15 +125,15 @@ def _test_strongest_erasure_metric(key: Key) -> ClaimTest:
     return evaluate
 
 
-def _test_same_ranking(key: Key, first: Pair, second: Pair, *, same: bool = True) -> ClaimTest:
+def _test_same_ranking(key: Key, first: Pair, second: Pair, *, is_same: bool = True) -> ClaimTest:
     """Test whether two metrics rank the explainers alike, or whether they do not."""
 
     def evaluate(view: View) -> Evaluation:
-        left, right = (view.rank_explainers(key, pair) for pair in (first, second))
-        if not left or set(left) != set(right):
+        first_ranks, second_ranks = (view.rank_explainers(key, pair) for pair in (first, second))
+        if not first_ranks or set(first_ranks) != set(second_ranks):
             return None
-        n_different = sum(left[name] != right[name] for name in left)
-        return (n_different == 0) == same, {"ranks that differ": float(n_different)}
+        n_different = sum(first_ranks[name] != second_ranks[name] for name in first_ranks)
+        return (n_different == 0) == is_same, {"ranks that differ": float(n_different)}
 
     return evaluate
 
@@ -166,7 +181,7 @@ CLAIMS = (
     Claim("ce_consistent", "C and C_soft rank the explainers of Movie Reviews alike.",
           _test_same_ranking(MOVIE_REVIEWS, _C_GRADIENT, _C_SOFT[MOVIE_REVIEWS]), "always"),
     Claim("erasure_inconsistent", "Comp. and Suff. do not always rank the explainers of Movie Reviews alike.",
-          _test_same_ranking(MOVIE_REVIEWS, _COMPREHENSIVENESS, _SUFFICIENCY, same=False), "sometimes"),
+          _test_same_ranking(MOVIE_REVIEWS, _COMPREHENSIVENESS, _SUFFICIENCY, is_same=False), "sometimes"),
     Claim("two_exact", "With two features (Table 3), C_soft ranks the explainers exactly as the truth does.",
           _test_exact_ranking(TWO_FEATURES, _C_SOFT[TWO_FEATURES]), "always"),
     Claim("two_best", "With two features, C_soft beats every erasure metric.",
@@ -176,3 +191,92 @@ CLAIMS = (
     Claim("sparse_others", "Omission and Decision Boundary select a second feature for under half of Adults.",
           _test_sparsity(ADULTS, ["omission", "decision_boundary"]), "always"),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """A claim under one truth."""
+
+    claim: Claim
+    truth: str
+    printed: bool | None  # by the paper's own figures
+    seeds: int
+    holds_in: int
+    figures: dict[str, float]  # means over seeds
+    tests: int = 1  # the number of claims that were tested together
+    p_holm: float = nan  # adjusted for these tests
+
+    @property
+    def p(self) -> float:
+        """Compute p of the two-sided sign test."""
+        return float(binomtest(self.holds_in, self.seeds, 0.5).pvalue) if self.seeds else nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Compute the Clopper-Pearson interval for the share of all seeds in which the claim is true."""
+        return compute_proportion_interval(self.holds_in, self.seeds, 1 - SIGNIFICANCE_LEVEL)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the verdict: one seed decides on `always` and `sometimes`, the adjusted sign test on `mostly`."""
+        if not self.seeds:
+            return "not computed"
+        if self.claim.scope == "always" and self.holds_in < self.seeds:
+            return "refuted"
+        if self.claim.scope == "sometimes":
+            return "holds" if self.holds_in else "does not hold"
+        is_significant = self.p_holm <= SIGNIFICANCE_LEVEL
+        if 2 * self.holds_in < self.seeds:
+            return "refuted" if is_significant else "does not hold"
+        return "holds" if is_significant else "open"
+
+    @property
+    def n_required_seeds(self) -> int | None:
+        """Return the number of seeds that an open claim needs at the same share; None if no number suffices."""
+        return count_required_seeds(self.holds_in, self.seeds, self.tests) if self.outcome == "open" else None
+
+
+@cache
+def count_required_seeds(n_true: int, n_seeds: int, tests: int) -> int | None:
+    """Return the fewest seeds at which this share passes the sign test, adjusted for a number of tests."""
+    if 2 * n_true <= n_seeds:
+        return None
+    sizes = np.arange(1, _MAX_SEEDS + 1)
+    p = 2 * binom.sf(sizes * n_true // n_seeds - 1, sizes, 0.5)
+    enough = np.flatnonzero(p * tests <= SIGNIFICANCE_LEVEL)
+    return int(sizes[enough[0]]) if len(enough) else None
+
+
+def evaluate_claims(published: Published, views: Sequence[ComputedView]) -> list[ClaimVerdict]:
+    """Evaluate all claims under all truths, as one family of tests."""
+    return adjust_p_values(list(_evaluate_over_seeds(published, views)))
+
+
+def adjust_p_values(verdicts: Sequence[ClaimVerdict]) -> list[ClaimVerdict]:
+    """Adjust p by Holm over all verdicts that have seeds."""
+    p = [verdict.p for verdict in verdicts if verdict.seeds]
+    adjusted = iter(adjust_holm(np.array(p)).tolist())
+    return [replace(verdict, tests=len(p), p_holm=next(adjusted)) if verdict.seeds else verdict for verdict in verdicts]
+
+
+def _evaluate_over_seeds(published: Published, views: Sequence[ComputedView]) -> Iterator[ClaimVerdict]:
+    paper = view_published(published)
+    for claim in CLAIMS:
+        by_paper = claim.evaluate(paper)
+        for truth in list_truths(views):
+            in_truth = [view for view in views if view.truth == truth]
+            evaluations = [evaluation for view in in_truth if (evaluation := claim.evaluate(view)) is not None]
+            names = evaluations[0][1] if evaluations else {}
+            yield ClaimVerdict(
+                claim=claim,
+                truth=truth,
+                printed=None if by_paper is None else by_paper[0],
+                seeds=len(evaluations),
+                holds_in=sum(is_true for is_true, _ in evaluations),
+                figures={name: fmean(figures[name] for _, figures in evaluations) for name in names},
+            )
+
+
+def list_truths(views: Sequence[ComputedView]) -> list[str]:
+    """List the truths, the paper's first."""
+    return sorted({view.truth for view in views}, key=lambda truth: (truth != "signed", truth))

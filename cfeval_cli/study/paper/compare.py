@@ -21,9 +21,9 @@ from cfeval_cli.report.table import Table
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.study.paper import comparison_tables
 from cfeval_cli.study.paper.audit import audit_paper
+from cfeval_cli.study.paper.claims import ClaimVerdict, Outcome, evaluate_claims, list_truths
 from cfeval_cli.study.paper.published import Better, Pair, Published, load_figures, parse_figures
-from cfeval_cli.study.paper.verdicts import Outcome, Verdict, judge_claims, list_truths
-from cfeval_cli.study.paper.views import ComputedView, PrintedView, read_views
+from cfeval_cli.study.paper.views import ComputedView, read_views, view_published
 from cfeval_cli.study.run_folders import write_texts
 
 CELLS = [
@@ -55,7 +55,7 @@ class Comparison:
     """The cells, the verdicts and the tables of a comparison."""
 
     cells: pd.DataFrame
-    verdicts: list[Verdict]
+    verdicts: list[ClaimVerdict]
     tables: list[Table]
 
     @property
@@ -78,20 +78,20 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
     """Compare the paper with run folders; write paper.csv, claims.csv, paper.md, paper.tex and paper.html."""
     refuse_linked_path(into)
     published, views = parse_figures(load_figures()), read_views(folders)
-    if not any(view.runs for view in views):
+    if not any(view.records for view in views):
         raise UserError("none of the folders has a run of the paper's experiments.")
     cells = pd.DataFrame([*_list_values(published, views), *_list_coefficients(published, views)], columns=CELLS)
-    verdicts = judge_claims(published, views)
-    built = comparison_tables.build_tables(published, cells, views, tables)
-    built.append(comparison_tables.build_claims(verdicts))
+    verdicts = evaluate_claims(published, views)
+    document = comparison_tables.build_tables(published, cells, views, tables)
+    document.append(comparison_tables.build_claims(verdicts))
     # the screen does not show the audit, which has a command of its own
-    built += [replace(table, detail=True) for table in audit_paper().build_tables()]
+    document += [replace(table, detail=True) for table in audit_paper().build_tables()]
     lines = pd.DataFrame([_describe_verdict(verdict) for verdict in verdicts], columns=VERDICTS)
-    comparison = Comparison(cells, verdicts, built)
+    comparison = Comparison(cells, verdicts, document)
     texts = {
         "paper.csv": format_csv(cells),
         "claims.csv": format_csv(lines),
-        **render_documents(built, comparison.answer),
+        **render_documents(document, comparison.answer),
     }
     write_texts(into, texts)
     return comparison
@@ -106,12 +106,12 @@ def render_documents(tables: Sequence[Table], headline: str) -> dict[str, str]:
     }
 
 
-def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
+def _describe_verdict(verdict: ClaimVerdict) -> dict[str, Any]:
     low, high = verdict.interval
     return {
         "claim": verdict.claim.id, "text": verdict.claim.text, "scope": verdict.claim.scope, "truth": verdict.truth,
         "verdict": verdict.outcome, "seeds": verdict.seeds, "holds_in": verdict.holds_in, "low": low, "high": high,
-        "p": verdict.p, "p_holm": verdict.p_holm, "tests": verdict.tests, "needed": verdict.needed or "",
+        "p": verdict.p, "p_holm": verdict.p_holm, "tests": verdict.tests, "needed": verdict.n_required_seeds or "",
         "by_paper_figures": {None: "not printed", True: "holds", False: "does not hold"}[verdict.printed],
         "figures": "; ".join(f"{name} {value:.4f}" for name, value in verdict.figures.items()),
     }  # fmt: skip
@@ -119,12 +119,12 @@ def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
 
 def _list_values(published: Published, views: Sequence[ComputedView]) -> Iterator[dict[str, Any]]:
     """List the values of explainers in Tables 1 and 3."""
-    paper = PrintedView(published)
+    paper = view_published(published)
     for series in published.series:
         key, pair = series.key, series.pair
         paper_ranks = paper.rank_explainers(key, pair)
         for truth in list_truths(views):
-            values = [view.get_values(key, pair) for view in views if view.truth == truth and key in view.runs]
+            values = [view.values.get((key, pair), {}) for view in views if view.truth == truth and key in view.records]
             seeds = {
                 name: np.array([by_name[name] for by_name in values if name in by_name]) for name in series.figures
             }

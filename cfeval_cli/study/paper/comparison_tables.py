@@ -10,15 +10,16 @@ import pandas as pd
 
 from cfeval_cli.report.numbers import NumberFormat
 from cfeval_cli.report.table import DASH, Cell, Row, Table, Title
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL
+from cfeval_cli.study.paper.claims import ClaimVerdict, count_required_seeds, list_truths
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Coefficient, Key, Published
-from cfeval_cli.study.paper.verdicts import LEVEL, Verdict, count_needed_seeds, list_truths
 from cfeval_cli.study.paper.views import EXPERIMENTS, ComputedView
 
 _SYMBOLS = {"tau": "τ", "rho": "ρ"}
 _BY_PAPER = {None: Cell(), True: Cell("holds"), False: Cell("does not\u00a0hold")}
 
 
-def build_brief(verdicts: Sequence[Verdict]) -> Table:
+def build_brief(verdicts: Sequence[ClaimVerdict]) -> Table:
     """Build the table of claims for the screen: the verdicts, and in how many seeds a claim is true."""
     note = "Below a verdict: the seeds in which the claim is true. --full shows the intervals, the rule and all tables."
     return _build_claim_table(
@@ -26,16 +27,16 @@ def build_brief(verdicts: Sequence[Verdict]) -> Table:
     )
 
 
-def build_claims(verdicts: Sequence[Verdict]) -> Table:
+def build_claims(verdicts: Sequence[ClaimVerdict]) -> Table:
     """Build the table of claims with intervals and the rule of the verdicts."""
     titles = {verdict.claim.id: f"{verdict.claim.text} [{verdict.claim.scope}]" for verdict in verdicts}
     return _build_claim_table(verdicts, titles, _build_verdict_cell, _explain_verdicts(verdicts))
 
 
 def _build_claim_table(
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[ClaimVerdict],
     titles: Mapping[str, str],
-    build_cell: Callable[[Verdict], Cell],
+    build_cell: Callable[[ClaimVerdict], Cell],
     notes: Sequence[str],
 ) -> Table:
     truths = list(dict.fromkeys(verdict.truth for verdict in verdicts))
@@ -48,22 +49,22 @@ def _build_claim_table(
     )
 
 
-def _build_brief_cell(verdict: Verdict) -> Cell:
+def _build_brief_cell(verdict: ClaimVerdict) -> Cell:
     if not verdict.seeds:
         return Cell(reason=verdict.outcome)
     return Cell(verdict.outcome.replace("not ", "not\u00a0"), detail=f"{verdict.holds_in}\u00a0of\u00a0{verdict.seeds}")
 
 
-def _build_verdict_cell(verdict: Verdict) -> Cell:
+def _build_verdict_cell(verdict: ClaimVerdict) -> Cell:
     if not verdict.seeds:
         return Cell()
     low, high = verdict.interval
-    more = f"; {verdict.needed:,} seeds needed" if verdict.needed else ""
-    share = f"{verdict.holds_in} of {verdict.seeds}, {100 * low:.0f} to {100 * high:.0f} %{more}"
+    required_seeds = f"; {verdict.n_required_seeds:,} seeds needed" if verdict.n_required_seeds else ""
+    share = f"{verdict.holds_in} of {verdict.seeds}, {100 * low:.0f} to {100 * high:.0f} %{required_seeds}"
     return Cell(f"{verdict.outcome} ({share})")
 
 
-def _explain_verdicts(verdicts: Sequence[Verdict]) -> list[str]:
+def _explain_verdicts(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     tests = max((verdict.tests for verdict in verdicts if verdict.seeds), default=1)
     seeds = max((verdict.seeds for verdict in verdicts), default=0)
     notes = [
@@ -71,15 +72,15 @@ def _explain_verdicts(verdicts: Sequence[Verdict]) -> list[str]:
         "A seed decides split, training, explainers and search; the data stay the same.",
         "Always: one seed against the claim refutes it. Sometimes: one seed is enough. Mostly, and always without a "
         "seed against it: the claim holds if it is true in more than half of the seeds, with p ≤ "
-        f"{LEVEL:g} (two-sided sign test, Holm-adjusted for {tests} tests). It is refuted if it is false in more than "
-        "half, with the same p. It does not hold if it is true in fewer than half. Otherwise it is open; the number of "
-        "seeds needed assumes the same share.",
+        f"{SIGNIFICANCE_LEVEL:g} (two-sided sign test, Holm-adjusted for {tests} tests). It is refuted if it is false "
+        "in more than half, with the same p. It does not hold if it is true in fewer than half. Otherwise it is open; "
+        "the number of seeds needed assumes the same share.",
         "No number of seeds proves an always. The interval bounds the share of exceptions. claims.csv has the figures.",
     ]
-    if seeds and 2.0 ** (1 - seeds) * tests > LEVEL:
+    if seeds and 2.0 ** (1 - seeds) * tests > SIGNIFICANCE_LEVEL:
         notes.append(
             f"{seeds} seeds allow p ≥ {2.0 ** (1 - seeds):.4g} before the correction for {tests} tests: no claim can "
-            f"pass the sign test. At least {count_needed_seeds(1, 1, tests)} seeds are needed."
+            f"pass the sign test. At least {count_required_seeds(1, 1, tests)} seeds are needed."
         )
     return notes
 
@@ -90,16 +91,16 @@ def build_tables(
     """Build the paper's tables beside those of cfeval, under the first truth."""
     truth = list_truths(views)[0]
     cells = cells[cells["truth"] == truth]
-    built = []
+    document = []
     for number in sorted(numbers):
         if number == "2" and cells.loc[cells["table"] == "2", "seeds"].max() > 0:
-            built.append(_build_coefficient_table(published, cells[cells["table"] == "2"], truth))
+            document.append(_build_coefficient_table(published, cells[cells["table"] == "2"], truth))
         for table, dataset in EXPERIMENTS:
             lines = cells[(cells["table"] == table) & (cells["dataset"] == dataset)]
             if table == number and lines["seeds"].max() > 0:
-                runs = [view for view in views if view.truth == truth and (table, dataset) in view.runs]
-                built.append(_build_value_table(published, lines, (table, dataset), runs, truth))
-    return built
+                runs = [view for view in views if view.truth == truth and (table, dataset) in view.records]
+                document.append(_build_value_table(published, lines, (table, dataset), runs, truth))
+    return document
 
 
 def _build_value_table(
@@ -126,7 +127,7 @@ def _build_value_table(
 
 
 def _write_notes(published: Published, key: Key, views: Sequence[ComputedView], truth: str) -> list[str]:
-    records = [view.runs[key].record for view in views]
+    records = [view.records[key] for view in views]
     accuracy = [record.accuracy["test"] for record in records]
     printed = published.texts.get((key[1], "accuracy", "test"))
     notes = [

@@ -12,13 +12,11 @@ import numpy as np
 from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Figure, Series
 
-Kind = Literal["misprint", "table", "text", "method", "significance"]
+Kind = Literal["misprint", "table", "text"]
 KINDS: dict[Kind, str] = {
     "misprint": "Misprints",
     "table": "Figures that contradict other figures of the tables",
     "text": "Statements of the text that contradict figures",
-    "method": "Passages on the method that are inconsistent or incomplete",
-    "significance": "Correlations of the tables, tested against chance",
 }
 
 COUNTERFACTUAL = ("validity", "proximity", "c", "validity_soft", "c_soft")
@@ -27,7 +25,7 @@ ERASURE = ("comprehensiveness", "sufficiency", "dfr")
 
 @dataclass(frozen=True)
 class Finding:
-    """A contradiction in the paper, or a fact that limits what its figures show."""
+    """A contradiction between figures or statements of the paper."""
 
     id: str
     kind: Kind

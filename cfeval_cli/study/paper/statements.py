@@ -1,4 +1,4 @@
-"""Checks of the text: what it states of sizes, figures and rankings is compared with the tables."""
+"""Checks of the text: its sizes, figures and rankings are compared with the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cfeval_cli.study.paper.finding import (
     write_figures,
 )
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, TRUTH, Figure, Key, Pair, Published, Series
-from cfeval_cli.study.paper.views import PrintedView
+from cfeval_cli.study.paper.views import view_published
 
 _C_CONTINUOUS: Pair = ("c", "gradient")
 _COMPREHENSIVENESS: Pair = ("comprehensiveness", "del")
@@ -114,9 +114,10 @@ def check_missing_results(paper: Published) -> Iterator[Result]:
 
 
 def check_claims(paper: Published) -> Iterator[Result]:
-    """Judge the claims on rankings and correlations by the values of the tables."""
+    """Evaluate the claims on rankings and correlations on the values of the tables."""
+    view = view_published(paper)
     for claim in CLAIMS:
-        evaluation = claim.evaluate(PrintedView(paper))
+        evaluation = claim.evaluate(view)
         if evaluation is None:
             continue
         is_true, values = evaluation
@@ -151,9 +152,9 @@ def check_small_differences(paper: Published) -> Iterator[Result]:
         ),
         ("far_beyond", TWO_FEATURES, ("c_soft", "probability"), [(name, "del") for name in ERASURE], "far beyond"),
     ]
-    for name, key, pair, others, claim in claims:
+    for name, key, pair, baselines, claim in claims:
         series, truth = paper.find_series(key, pair), paper.find_truth(key)
-        rivals = [rival for other in others if (rival := paper.find_series(key, other)) is not None]
+        rivals = [rival for baseline in baselines if (rival := paper.find_series(key, baseline)) is not None]
         if series is None or truth is None or not rivals:
             continue
         true_ranking = rank_values(truth)
@@ -196,10 +197,10 @@ def check_table_3(paper: Published) -> Iterator[Result]:
             "The text and the table differ in the number of baselines.",
         )  # fmt: skip
     if truth is not None and ("claim", "chosen") in paper.quotes:
-        more = [EXPLAINERS[name] for name in truth.figures if name not in _STATED_EXPLAINERS]
-        yield None if not more else Finding(
+        additional = [EXPLAINERS[name] for name in truth.figures if name not in _STATED_EXPLAINERS]
+        yield None if not additional else Finding(
             "explainers", "text", *TWO_FEATURES, "explainers", "",
-            join(EXPLAINERS[name] for name in _STATED_EXPLAINERS), f"{join(more)} as well",
+            join(EXPLAINERS[name] for name in _STATED_EXPLAINERS), f"{join(additional)} as well",
             "The table has an explainer that the text excludes. LR is the ground truth itself.",
         )  # fmt: skip
 
@@ -236,7 +237,7 @@ def check_boundary(paper: Published) -> Iterator[Result]:
 
 
 def check_fallback(paper: Published) -> Iterator[Result]:
-    """Check that the random edit where nothing flips has no effect on C, whose denominator is the sum of distances."""
+    """Check that the random edit without a flip has no effect on C; its denominator is the sum of distances."""
     validity, proximity = (paper.find_series(ADULTS, (metric, "label")) for metric in ("validity", "proximity"))
     if ("algorithm1", "no_effect") not in paper.quotes or validity is None or proximity is None:
         return
@@ -248,7 +249,7 @@ def check_fallback(paper: Published) -> Iterator[Result]:
     )  # fmt: skip
 
 
-CHECKS = (
+STATEMENT_CHECKS = (
     check_sums, check_counts, check_improvement, check_missing_results, check_claims, check_dfr,
     check_small_differences, check_agreement, check_table_3, check_omission, check_boundary,
     check_fallback,

@@ -229,7 +229,7 @@ def check_chance_level(paper: Published) -> Iterator[Result]:
         )  # fmt: skip
 
 
-CHECKS = (
+TABLE_CHECKS = (
     check_characters, check_zeros, check_variants, check_ranks, check_quotients, check_limits,
     check_repeated_rows, check_coefficients, check_chance_level,
 )  # fmt: skip

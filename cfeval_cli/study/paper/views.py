@@ -1,22 +1,21 @@
-"""The paper's experiments with one seed and one truth: as printed, or as computed."""
+"""The results of the paper's experiments: as printed, or as computed with one seed and one truth."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import select_subset
 from cfeval_cli.study.paper.finding import correlate, rank_values
-from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
-from cfeval_cli.study.run_folders import find_run_folders, report_damage
+from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Better, Key, Pair, Published, Series
+from cfeval_cli.study.run_folders import find_run_folders, read_columns, report_damage
 from cfeval_cli.study.sweep.read import read_run
 from cfeval_cli.study.sweep.runs import SweepRun
 
@@ -35,110 +34,90 @@ PAPER_OVERRIDES = {"distance": "euclidean", "distance.space": "auto", "search.pi
 _COMPONENTS = ("dataset", "model", "explainer", "search", "distance", "metric")
 
 
-class View(Protocol):
-    """The results that claims are evaluated on."""
+Row = tuple[Key, Pair]  # an experiment, and a metric with its variant
+
+
+@dataclass(frozen=True)
+class View:
+    """The results of the paper's experiments that claims are evaluated on: as printed, or as computed."""
+
+    values: Mapping[Row, Mapping[str, float]]  # by explainer
+    better: Mapping[Row, Better]
+    coefficients: Mapping[Row, Mapping[str, float]]  # τ and ρ with the truth
+    shares_of_several: Mapping[Key, Mapping[str, float]]  # of instances with at least two selected features
 
     def rank_explainers(self, key: Key, pair: Pair) -> dict[str, float]:
-        """Return the ranks of the explainers, 1 is the best; empty without values."""
-        ...
+        """Rank the explainers by their values, 1 is the best; empty without values."""
+        values = self.values.get((key, pair), {})
+        if not values:
+            return {}
+        return dict(zip(values, compute_ranks(np.array(list(values.values())), self.better[key, pair]), strict=True))
 
     def get_coefficient(self, key: Key, pair: Pair, name: str) -> float:
         """Return τ or ρ with the truth; NaN if it was not computed."""
-        ...
+        return float(self.coefficients.get((key, pair), {}).get(name, np.nan))
 
     def get_share_of_several(self, key: Key, explainer: str) -> float:
         """Return the share of instances with at least two selected features; NaN if it is unknown."""
-        ...
+        return self.shares_of_several.get(key, {}).get(explainer, np.nan)
 
 
 @dataclass(frozen=True)
-class PrintedView:
-    """The values of the paper's tables."""
-
-    published: Published
-
-    def rank_explainers(self, key: Key, pair: Pair) -> dict[str, float]:
-        """Rank by the printed values, not by the printed ranks."""
-        series = self.published.find_series(key, pair)
-        return {} if series is None else rank_values(series)
-
-    def get_coefficient(self, key: Key, pair: Pair, name: str) -> float:
-        """Compute the coefficient from the printed values."""
-        ranking, truth = self.rank_explainers(key, pair), self.rank_explainers(key, TRUTH)
-        return correlate(ranking, truth)[name] if ranking and truth else np.nan
-
-    def get_share_of_several(self, key: Key, explainer: str) -> float:
-        """Return NaN: the paper does not print these shares."""
-        return np.nan
-
-
-@dataclass(frozen=True)
-class ComputedView:
-    """Runs of the experiments with one seed and one truth."""
+class ComputedView(View):
+    """The results of runs with one seed and one truth."""
 
     seed: int
     truth: str
-    runs: Mapping[Key, SweepRun]
-    paths: Mapping[Key, Path]
+    records: Mapping[Key, RunRecord]
 
-    def get_values(self, key: Key, pair: Pair) -> dict[str, float]:
-        """Return the value of a metric for each explainer, from metrics.csv."""
-        lines = self._get_lines(key, pair)
-        return dict(zip(lines["explainer"], lines["value"], strict=True))
 
-    def rank_explainers(self, key: Key, pair: Pair) -> dict[str, float]:
-        """Rank by the values."""
-        lines = self._get_lines(key, pair)
-        if lines.empty:
-            return {}
-        ranks = compute_ranks(lines["value"].to_numpy(), lines["better"].iloc[0])
-        return dict(zip(lines["explainer"], ranks, strict=True))
+def view_published(published: Published) -> View:
+    """Return the paper's own results: ranks and coefficients are those of the printed values."""
+    rows: dict[Row, Series] = {}
+    for series in published.series:
+        rows.setdefault((series.key, series.pair), series)
+    rankings = {row: rank_values(series) for row, series in rows.items()}
+    return View(
+        values={row: {name: figure.value for name, figure in series.figures.items()} for row, series in rows.items()},
+        better={row: series.better or "lower" for row, series in rows.items()},
+        coefficients={
+            row: correlate(ranking, rankings[row[0], TRUTH])
+            for row, ranking in rankings.items()
+            if (row[0], TRUTH) in rankings
+        },
+        shares_of_several={},
+    )
 
-    def get_coefficient(self, key: Key, pair: Pair, name: str) -> float:
-        """Return the coefficient from correlations.csv."""
-        line = self._correlations.get((key, pair))
-        return np.nan if line is None else float(line[name])
 
-    def get_share_of_several(self, key: Key, explainer: str) -> float:
-        """Return the share from explanations.parquet."""
-        return self._shares.get(key, {}).get(explainer, np.nan)
+def _view_runs(seed: int, truth: str, runs: Mapping[Key, tuple[SweepRun, Path]]) -> ComputedView:
+    """Return the results of the experiments with one seed and one truth."""
+    values: dict[Row, dict[str, float]] = {}
+    better: dict[Row, Better] = {}
+    coefficients: dict[Row, dict[str, float]] = {}
+    for key, (run, _) in runs.items():
+        lines = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
+        for (metric, variant), rows in lines.groupby(["metric", "variant"], sort=False):
+            values[key, (str(metric), str(variant))] = dict(zip(rows["explainer"], rows["value"], strict=True))
+            better[key, (str(metric), str(variant))] = rows["better"].iloc[0]
+        leading = (key, (TRUTH[0], truth))
+        if leading in values:
+            values[key, TRUTH], better[key, TRUTH] = values[leading], better[leading]
+        table = select_subset(run.correlations)
+        is_used = (table["family"] == "explainers") & (table["agreement"] == TRUTH[0]) & (table["truth"] == truth)
+        for line in table[is_used].to_dict("records"):
+            pair = (line["metric"], line["variant"])
+            coefficients.setdefault((key, pair), {"tau": float(line["tau"]), "rho": float(line["rho"])})
+    shares = {key: _compute_shares_of_several(run, path) for key, (run, path) in runs.items()}
+    records = {key: run.record for key, (run, _) in runs.items()}
+    return ComputedView(values, better, coefficients, shares, seed, truth, records)
 
-    @cached_property
-    def _correlations(self) -> dict[tuple[Key, Pair], Mapping[Any, Any]]:
-        """The coefficients of the explainers' rankings by experiment, metric and variant."""
-        lines: dict[tuple[Key, Pair], Mapping[Any, Any]] = {}
-        for key, run in self.runs.items():
-            table = select_subset(run.correlations)
-            is_used = (table["family"] == "explainers") & (table["agreement"] == "recall")
-            for line in table[is_used & (table["truth"] == self.truth)].to_dict("records"):
-                lines.setdefault((key, (line["metric"], line["variant"])), line)
-        return lines
 
-    @cached_property
-    def _shares(self) -> dict[Key, dict[str, float]]:
-        """The share of instances with at least two selected features, by experiment and explainer."""
-        shares = {}
-        for key, path in self.paths.items():
-            file = path / "explanations.parquet"
-            with report_damage(f"{file} cannot be read; run the experiment again"):
-                table = pd.read_parquet(file, columns=["explainer", "features"])
-                means = (table["features"].map(len) >= 2).groupby(table["explainer"]).mean()
-                shares[key] = {str(name): float(share) for name, share in means.items()}
-        return shares
-
-    def _get_lines(self, key: Key, pair: Pair) -> pd.DataFrame:
-        pair = (pair[0], self.truth) if pair == TRUTH else pair
-        return self._metrics.get((key, pair), pd.DataFrame(columns=["explainer", "value", "better"]))
-
-    @cached_property
-    def _metrics(self) -> dict[tuple[Key, Pair], pd.DataFrame]:
-        """The rows of explainers that have a value, by experiment, metric and variant."""
-        tables = {}
-        for key, run in self.runs.items():
-            rows = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
-            for (metric, variant), lines in rows.groupby(["metric", "variant"], sort=False):
-                tables[key, (str(metric), str(variant))] = pd.DataFrame(lines)
-        return tables
+def _compute_shares_of_several(run: SweepRun, path: Path) -> dict[str, float]:
+    """Return the share of instances with at least two selected features, by explainer."""
+    with report_damage(f"{path} cannot be read; run the experiment again"):
+        table = read_columns(path, run.record, "explanations", ["explainer", "features"])
+        means = (table["features"].map(len) >= 2).groupby(table["explainer"]).mean()
+        return {str(name): float(share) for name, share in means.items()}
 
 
 def read_views(folders: Sequence[Path]) -> list[ComputedView]:
@@ -160,15 +139,7 @@ def read_views(folders: Sequence[Path]) -> list[ComputedView]:
                     f"{path} has {name} {value}, and {first_path} has {first_settings.get(name)}: only runs of an "
                     "experiment that differ in nothing but seed and truth can be compared. Leave some out."
                 )
-    return [
-        ComputedView(
-            seed,
-            truth,
-            {key: run for key, (run, _) in experiments.items()},
-            {key: path for key, (_, path) in experiments.items()},
-        )
-        for (truth, seed), experiments in sorted(views.items())
-    ]
+    return [_view_runs(seed, truth, runs) for (truth, seed), runs in sorted(views.items())]
 
 
 def _check_experiment(run: SweepRun, path: Path) -> Key:

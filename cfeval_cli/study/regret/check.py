@@ -15,12 +15,13 @@ from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.recommendation import PreferredMetrics
 from cfeval_cli.study.regret import tables
 from cfeval_cli.study.regret.regret import ExplainerChoice, compute_regrets, list_choices, summarise_regrets
-from cfeval_cli.study.run_folders import find_run_folders, report_damage, write_texts
+from cfeval_cli.study.run_folders import find_run_folders, read_columns, report_damage, write_texts
 from cfeval_cli.study.words import write_count
 
 _RECORD = (
     "data.name", "model.name", "settings.truth", "settings.agreement", "settings.seed", "settings.k", "removals",
 )  # fmt: skip
+_METRICS = ("metric", "variant", "explainer", "rung", "control", "value", "better", "role", "circular")
 
 
 @dataclass(frozen=True)
@@ -69,4 +70,4 @@ def _read_choices(folder: Path) -> tuple[RunRecord, list[ExplainerChoice]]:
         return record, []
     with report_damage(f"{folder} is damaged, or of another version of cfeval; leave it out"):
         checked.check_entries(record, _RECORD)
-        return record, list_choices(record, checked.read_table(folder / "metrics.csv"))
+        return record, list_choices(record, read_columns(folder, record, "metrics", _METRICS))

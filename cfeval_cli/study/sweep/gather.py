@@ -13,8 +13,9 @@ from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
+from cfeval_cli.results.folder import RECORD
 from cfeval_cli.results.record import RunRecord, SettingsEntry
-from cfeval_cli.study.run_folders import RECORD, find_run_folders, write_texts
+from cfeval_cli.study.run_folders import find_run_folders, write_texts
 from cfeval_cli.study.sweep.brief import build_brief
 from cfeval_cli.study.sweep.conclusion import write_conclusion
 from cfeval_cli.study.sweep.frames import SweepFrames, compute_frames, sort_key

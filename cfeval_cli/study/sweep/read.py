@@ -1,4 +1,4 @@
-"""Read the run folders of a sweep: run.json, metrics.csv, correlations.csv and the resamples of τ, and nothing else.
+"""Read the run folders of a sweep: the record, the metrics, the correlations and the resamples of τ.
 
 No component is instantiated from what a folder contains.
 """
@@ -12,11 +12,11 @@ import pandas as pd
 
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.results.schema import get_table_file
 from cfeval_cli.statistics.correlation import TAU_RESAMPLES_COLUMNS
-from cfeval_cli.study.run_folders import read_table, report_damage
+from cfeval_cli.study.run_folders import read_columns, read_scores, report_damage
 from cfeval_cli.study.sweep.runs import SweepRun
 
-_RESAMPLES = "tau_resamples.parquet"
 _RECORD = (
     "status", "settings", "explainers", "metrics", "removals", "search", "setup", "data", "accuracy", "instances",
 )  # fmt: skip
@@ -38,9 +38,7 @@ def read_run(path: Path, name: str) -> SweepRun:
         if record.status != "complete":
             return SweepRun(name, record, overrides)
         checked.check_entries(record, (*_RECORD, *(f"settings.{key}" for key in _SETTINGS)))
-        metrics = _read_table(path, record, "metrics.csv", _METRICS)
-        correlations = _read_table(path, record, "correlations.csv", _CORRELATIONS)
-        checked.check_tables(record, metrics, correlations)
+        metrics, correlations = map(_convert_types, read_scores(path, record, _METRICS, _CORRELATIONS))
         return SweepRun(name, record, overrides, metrics, correlations, _read_resamples(path, record))
 
 
@@ -50,20 +48,19 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
     return {key.lstrip("+~"): "removed" if key.startswith("~") else value for key, _, value in parts}
 
 
-def _read_table(path: Path, record: RunRecord, name: str, columns: list[str]) -> pd.DataFrame:
-    table = read_table(path, record, name, columns)
+def _convert_types(table: pd.DataFrame) -> pd.DataFrame:
     # pandas groups Python strings in half the time, among so few rows
-    types = {column: object if column in checked.TEXT_COLUMNS else float for column in columns}
-    return pd.DataFrame(table[columns]).astype(types)
+    return table.astype({column: object if column in checked.TEXT_COLUMNS else float for column in table})
 
 
 def _read_resamples(path: Path, record: RunRecord) -> pd.DataFrame:
     """Read τ in resamples of the run's instances; empty if the run has none."""
-    if _RESAMPLES not in record.files:
+    file = get_table_file("tau_resamples")
+    if file not in record.files:
         return pd.DataFrame(columns=TAU_RESAMPLES_COLUMNS)
-    table = pd.read_parquet(path / _RESAMPLES, columns=TAU_RESAMPLES_COLUMNS)
+    table = read_columns(path, record, "tau_resamples", TAU_RESAMPLES_COLUMNS)
     table = table.astype({**dict.fromkeys(TAU_RESAMPLES_COLUMNS, "str"), "draw": "int64", "tau": "float64"})
     keys = [name for name in TAU_RESAMPLES_COLUMNS if name != "tau"]
     if table.duplicated(keys).any() or (table["draw"] < 0).any():
-        raise ValueError(f"{_RESAMPLES} has two rows of the same draw, or a negative draw")
+        raise ValueError(f"{file} has two rows of the same draw, or a negative draw")
     return table

@@ -68,29 +68,6 @@ FINDINGS = [
     ("omission.1.movie_reviews.dfr_del", "0.0972 (4th)", "at least 0.2898 (LR)"),
     ("boundary.1.adults.validity_label", "0.2736", "more than 0.50"),
     ("fallback", "no effect of the random edit where nothing flips", "64 to 93 % of the distance"),
-    ("method.return", "returns x_i", "returns x_i^cf"),
-    ("method.assignment", "assigns x_cf", "assigns x_i^cf"),
-    ("method.soft", "line 15 returns a probability", "both returns do"),
-    ("method.replacement", "inserts w_i into x_i", "inserts w_i^cf into x_i"),
-    ("method.parameters", "N d parameters", "d times the sum of L_i"),
-    ("method.hyperparameters", "in an appendix", "no such appendix"),
-    ("method.generalisation", "in a section", "no such section"),
-    ("method.citation", "Jacovi and Goldberg (2020)", "Hase and Bansal (2020)"),
-    ("p.2.movie_reviews.comprehensiveness_mask", "τ 0.7333, ρ 0.8285", "p = 0.029, Holm-adjusted 0.175"),
-    ("p.2.movie_reviews.sufficiency_mask", "τ 0.6, ρ 0.7714", "p = 0.068, Holm-adjusted 0.204"),
-    ("p.2.adults.comprehensiveness_del", "τ 0.7333, ρ 0.8285", "p = 0.029, Holm-adjusted 0.175"),
-    ("p.2.adults.dfr_del", "τ 0.4667, ρ 0.6571", "p = 0.136, Holm-adjusted 0.272"),
-    ("p.2.adults.c_label", "τ 1.0, ρ 1.0", "p = 0.001, Holm-adjusted 0.011"),
-    ("p.2.movie_reviews.c_gradient", "τ 0.8666, ρ 0.9428", "p = 0.008, Holm-adjusted 0.058"),
-    ("p.3.adults.comprehensiveness_del", "τ 0.6667, ρ 0.8000", "p = 0.167, Holm-adjusted 0.272"),
-    ("p.3.adults.c_soft_probability", "τ 1.0, ρ 1.0", "p = 0.042, Holm-adjusted 0.175"),
-    ("without_lr.1.adults", "erasure 0.47 to 0.73; counterfactual 1.00", "erasure 0.40 to 0.60; counterfactual 1.00"),
-    (
-        "without_lr.1.movie_reviews",
-        "erasure 0.60 to 0.73; counterfactual 0.87",
-        "erasure 0.40 to 0.60; counterfactual 0.80",
-    ),
-    ("without_lr.3.adults", "erasure 0.67; counterfactual 1.00", "erasure 1.00; counterfactual 1.00"),
 ]
 
 
@@ -103,7 +80,7 @@ def test_audit_has_exactly_these_findings(result):
     assert [(finding.id, finding.printed, finding.recomputed) for finding in result.findings] == FINDINGS
     for finding in result.findings:
         assert finding.kind in KINDS and finding.meaning.endswith(".") and "nan" not in finding.recomputed, finding.id
-    assert result.passed > 400
+    assert result.n_passed > 400
 
 
 def test_coefficients_equal_those_of_scipy(result):
@@ -319,7 +296,7 @@ def test_consistent_paper_has_no_contradictions(sheet):
     result = audit(sheet.frame())
     assert [finding for finding in result.findings if finding.kind in ("misprint", "table")] == []
     assert [finding for finding in result.findings if finding.id.startswith(("sum.", "counts."))] == []
-    assert result.passed > 100
+    assert result.n_passed > 100
 
 
 @settings(suppress_health_check=HEALTH)

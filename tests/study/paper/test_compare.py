@@ -18,13 +18,11 @@ from hypothesis import strategies as st
 from cfeval_cli.cli import paper
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.narrow import render_narrow
-from cfeval_cli.study.paper import verdicts
-from cfeval_cli.study.paper.claims import CLAIMS
+from cfeval_cli.study.paper.claims import CLAIMS, ClaimVerdict, adjust_p_values, count_required_seeds
 from cfeval_cli.study.paper.compare import compare
 from cfeval_cli.study.paper.comparison_tables import build_brief, build_claims
 from cfeval_cli.study.paper.published import load_figures, parse_figures
-from cfeval_cli.study.paper.verdicts import Verdict
-from cfeval_cli.study.paper.views import EXPERIMENTS, PAPER_OVERRIDES, PAPER_SETTINGS, PrintedView
+from cfeval_cli.study.paper.views import EXPERIMENTS, PAPER_OVERRIDES, PAPER_SETTINGS, view_published
 from tests.conftest import seal
 from tests.inside import planned
 
@@ -182,7 +180,7 @@ def find_claim(scope):
 @given(st.integers(0, 12), st.integers(0, 12))
 def test_p_and_interval_equal_exact_binomial_ones(first, second):
     size, hits = max(first, second, 1), min(first, second)
-    verdict = Verdict(CLAIMS[0], "signed", None, size, hits, {})
+    verdict = ClaimVerdict(CLAIMS[0], "signed", None, size, hits, {})
     assert verdict.p == pytest.approx(compute_sign_test(hits, size))
     low, high = verdict.interval
     assert high == pytest.approx(find_upper_limit(hits, size), abs=1e-6)
@@ -199,13 +197,13 @@ def test_p_and_interval_equal_exact_binomial_ones(first, second):
     ],
 )  # fmt: skip
 def test_outcome_by_scope_and_p(scope, hits, p, outcome):
-    assert Verdict(find_claim(scope), "x", None, 5, hits, {}, 1, p).outcome == outcome
+    assert ClaimVerdict(find_claim(scope), "x", None, 5, hits, {}, 1, p).outcome == outcome
 
 
 def test_claim_true_in_half_of_the_seeds_is_open_for_any_number_of_seeds():
-    verdict = Verdict(find_claim("mostly"), "x", None, 4, 2, {}, 64, 1.0)
-    assert (verdict.outcome, verdict.needed) == ("open", None)
-    assert Verdict(find_claim("mostly"), "x", None, 0, 0, {}).outcome == "not computed"
+    verdict = ClaimVerdict(find_claim("mostly"), "x", None, 4, 2, {}, 64, 1.0)
+    assert (verdict.outcome, verdict.n_required_seeds) == ("open", None)
+    assert ClaimVerdict(find_claim("mostly"), "x", None, 0, 0, {}).outcome == "not computed"
 
 
 @pytest.mark.parametrize(("hits", "of", "tests"), [(1, 1, 1), (5, 5, 64), (4, 5, 64), (3, 5, 1), (3, 4, 16)])
@@ -216,7 +214,7 @@ def test_number_of_needed_seeds_is_exact(hits, of, tests):
         tail = sum(math.comb(size, i) for i in range(reached, size + 1))
         return 20 * 2 * tail * tests <= 2**size
 
-    assert verdicts.count_needed_seeds(hits, of, tests) == next(size for size in range(1, 2000) if passes(size))
+    assert count_required_seeds(hits, of, tests) == next(size for size in range(1, 2000) if passes(size))
 
 
 def check_adjusted(tested):
@@ -230,8 +228,8 @@ def check_adjusted(tested):
 
 def test_p_is_adjusted_over_all_claims():
     hits = np.random.default_rng(0).integers(0, 21, len(CLAIMS)).tolist()
-    raw = [Verdict(claim, "signed", None, 20, count, {}) for claim, count in zip(CLAIMS, hits, strict=True)]
-    tested = verdicts.adjust_p_values(raw)
+    raw = [ClaimVerdict(claim, "signed", None, 20, count, {}) for claim, count in zip(CLAIMS, hits, strict=True)]
+    tested = adjust_p_values(raw)
     check_adjusted(tested)
     assert len({verdict.p_holm for verdict in tested if verdict.p_holm < 1}) > 3
     assert max(verdict.p_holm for verdict in tested) == 1
@@ -281,7 +279,7 @@ def test_claims_are_false_with_negated_values(tmp_path):
     for name in ("c_exact", "c_soft_exact", "c_over_dfr", "c_soft_best_adults", "two_exact", "two_best"):
         assert counts[name] == 0
     sparse = next(claim for claim in CLAIMS if claim.id == "sparse_others")
-    assert sparse.evaluate(PrintedView(PAPER)) is None  # the paper does not print the shares
+    assert sparse.evaluate(view_published(PAPER)) is None  # the paper does not print the shares
 
 
 @pytest.mark.parametrize(
@@ -365,7 +363,7 @@ def test_command_writes_all_files_and_escapes_names(tmp_path, monkeypatch, capsy
 
 
 def test_table_of_claims_fits_a_screen():
-    verdict = Verdict(find_claim("mostly"), "signed", True, 5, 4, {}, 64, 1.0)
+    verdict = ClaimVerdict(find_claim("mostly"), "signed", True, 5, 4, {}, 64, 1.0)
     text = "\n".join(line.plain for line in render_narrow(build_brief([verdict]), 80))
     assert max(map(len, text.splitlines())) <= 80 and "4\u00a0of\u00a05" in text.replace(" of ", "\u00a0of\u00a0")
     ((row,),) = build_claims([verdict]).blocks
