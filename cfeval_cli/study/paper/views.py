@@ -11,6 +11,7 @@ import numpy as np
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.results.schema import get_table_file
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import select_subset
 from cfeval_cli.study.paper.finding import correlate, rank_values
@@ -114,7 +115,7 @@ def _view_runs(seed: int, truth: str, runs: Mapping[Key, tuple[SweepRun, Path]])
 
 def _compute_shares_of_several(run: SweepRun, path: Path) -> dict[str, float]:
     """Return the share of instances with at least two selected features, by explainer."""
-    with report_damage(f"{path} cannot be read; run the experiment again"):
+    with report_damage(f"{path / get_table_file('explanations')} cannot be read; run the experiment again"):
         table = read_columns(path, run.record, "explanations", ["explainer", "features"])
         means = (table["features"].map(len) >= 2).groupby(table["explainer"]).mean()
         return {str(name): float(share) for name, share in means.items()}
