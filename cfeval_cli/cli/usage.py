@@ -9,9 +9,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from cfeval_cli.cli.own_configs import find_own_folder
 from cfeval_cli.errors import UserError, did_you_mean, escape_controls
 from cfeval_cli.settings import compose
+from cfeval_cli.settings.descriptions import find_comments, read_header
 
 SETTINGS = "settings"
 _MAX_LIST_VALUES = 6
@@ -48,10 +48,10 @@ def find_help_topic(words: Sequence[str]) -> str | None:
     return None
 
 
-def print_help(topic: str) -> None:
-    """Print the help page of one group, or the overview."""
+def print_help(topic: str, own: str | None) -> None:
+    """Print the help page of one group, or the overview; `own` is the folder of the user's configs."""
     width = min(_MAX_COLUMNS, shutil.get_terminal_size().columns)
-    lines = build_help_page(topic, width, find_own_folder())
+    lines = build_help_page(topic, width, own)
     sys.stdout.write(escape_controls("\n".join(lines), keep="\n").rstrip() + "\n")
 
 
@@ -88,7 +88,7 @@ def _format_group(group: str, width: int, own: str | None) -> Iterator[str]:
     for folder in dict.fromkeys([compose.get_package_folder(), *([Path(own)] if own else [])]):
         for file in sorted((folder / group).glob("*.yaml")):
             yield ""
-            yield from _wrap_text(f"{file.stem}: {_read_first_comment(file)}", width, "", "  ")
+            yield from _wrap_text(f"{file.stem}: {next(iter(read_header(file)), '')}", width, "", "  ")
             settings = _list_settings(group, file.stem, _read_yaml(file))
             yield from _wrap_text(
                 "  ".join(f"{key}={_format_default(value)}" for key, value in settings), width, "    "
@@ -100,14 +100,6 @@ def _wrap_text(text: str, width: int, indent: str, subsequent_indent: str | None
         text, width, initial_indent=indent, break_long_words=False, break_on_hyphens=False,
         subsequent_indent=indent if subsequent_indent is None else subsequent_indent,
     )  # fmt: skip
-
-
-def _read_first_comment(file: Path) -> str:
-    """Return the first comment of a yaml that is not a directive."""
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#") and not line.startswith("# @package"):
-            return line.lstrip("# ").strip()
-    return ""
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -145,7 +137,7 @@ def _format_default(value: Any) -> str:
 def _format_run_settings(width: int) -> Iterator[str]:
     """Yield the lines about the settings of run.yaml that belong to no group."""
     file = compose.get_package_folder() / "run.yaml"
-    descriptions = _read_descriptions(file)
+    descriptions = find_comments(file.read_text(encoding="utf-8"))
     yield "KEY=VALUE; the defaults are shown"
     yield ""
     for name, setting in _read_yaml(file).items():
@@ -153,11 +145,5 @@ def _format_run_settings(width: int) -> Iterator[str]:
             continue
         defaults = {f"{name}.{key}": value for key, value in setting.items()} if isinstance(setting, dict) else None
         for key, value in (defaults or {name: setting}).items():
-            description = descriptions[key.rpartition(".")[2]]
+            description = descriptions.get(key.rpartition(".")[2], "")
             yield from _wrap_text(f"{key}={_format_default(value)}  {description}".rstrip(), width, "", "    ")
-
-
-def _read_descriptions(file: Path) -> dict[str, str]:
-    """Return the comment behind each key of a yaml."""
-    lines = (line.partition("#") for line in file.read_text(encoding="utf-8").splitlines())
-    return {setting.partition(":")[0].strip(): comment.strip() for setting, _, comment in lines}

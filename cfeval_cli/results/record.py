@@ -252,7 +252,7 @@ def parse_entry(kind: type[_E], content: Any, file: str) -> _E:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        problems = describe_problems(error, partial(_name_entry, content))
+        problems = describe_problems(error, kind, partial(_name_entry, content))
         raise ValueError(f"{file}: {problems[0].rstrip('.')}") from error
 
 

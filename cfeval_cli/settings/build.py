@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli.core import Access, Distance, Explainer, Metric, Removal, Search, Trainable, Truth
 from cfeval_cli.core.imports import make_importable
-from cfeval_cli.errors import UserError, check_option, did_you_mean, refuse_exit
+from cfeval_cli.errors import UserError, check_option, did_you_mean, excerpt_error, refuse_exit
 from cfeval_cli.judge.judge import Judge
 from cfeval_cli.settings.compose import format_value, list_default_options, list_top_level_keys
 from cfeval_cli.settings.plan import Absences, Plan
@@ -178,7 +178,7 @@ def make_component(
         with refuse_exit():
             component = instantiate_node(node)
     except (InstantiationException, OmegaConfBaseException) as error:
-        raise UserError(_explain_call_error(cfg, error) or f"{key}: {_describe_cause(error)}") from error
+        raise UserError(_find_signature_problem(key, node) or f"{key}: {_describe_cause(error)}") from error
     return _check_kind(component, key, kind, str(node["_target_"]))
 
 
@@ -224,13 +224,20 @@ def _check_keys(cfg: DictConfig) -> None:
             raise UserError(f"there is no setting {key!r}, and nothing refers to it.{did_you_mean(key, known_keys)}")
 
 
-def _explain_call_error(cfg: DictConfig, error: Exception) -> str | None:
-    """Return which setting a class does not have, or needs; None for any other error."""
-    match = re.search(r"full_key: (\S+)", str(error))
-    node = OmegaConf.select(cfg, match[1]) if match else None
-    if match is None or not isinstance(node, DictConfig) or "_args_" in node:
+def _find_signature_problem(key: str, node: Any) -> str | None:
+    """Return the first setting of a component, or of a component in it, that its class does not have or lacks."""
+    children = node.items() if OmegaConf.is_dict(node) else enumerate(node) if OmegaConf.is_list(node) else ()
+    problems = (
+        _find_signature_problem(f"{key}.{name}", child) for name, child in children if OmegaConf.is_config(child)
+    )
+    return next((problem for problem in problems if problem), None) or _compare_with_signature(key, node)
+
+
+def _compare_with_signature(key: str, node: Any) -> str | None:
+    """Return which setting of a node its class does not have, or lacks; None if the settings fit."""
+    if not OmegaConf.is_dict(node) or "_target_" not in node or "_args_" in node or "_partial_" in node:
         return None
-    key, target = match[1], str(node.get("_target_"))
+    target = str(node["_target_"])
     try:
         parameters = signature(get_object(target)).parameters
     except Exception:  # not found, or without a signature
@@ -268,5 +275,4 @@ def _describe_cause(error: BaseException) -> str:
         root = root.__cause__
     if isinstance(root, ValueError | TypeError):
         return str(root)
-    first_line = str(error).splitlines()[0].partition(", set env var")[0]
-    return first_line if root is error else f"{first_line}: {str(root).splitlines()[0]}"
+    return str(root).splitlines()[0] if root is error else excerpt_error(root)

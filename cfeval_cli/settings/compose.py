@@ -13,8 +13,10 @@ from typing import Any
 
 from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import MissingConfigException
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ConfigTypeError, OmegaConfBaseException
 
 from cfeval_cli.errors import did_you_mean
 from cfeval_cli.settings.renamed import describe_renamed_option, describe_renamed_setting
@@ -130,23 +132,32 @@ def get_package_folder() -> Path:
 
 def explain_hydra_error(error: Exception, overrides: Sequence[str] = (), config_dir: str | None = None) -> str:
     """Return what is wrong with some overrides that Hydra refuses, and the closest names that exist."""
-    message = str(error).strip()
+    cause = error.__cause__
     with packaged_configs():
-        if match := re.search(r"Could not override '([^']+)'", message):
-            return _explain_unknown_setting(match[1], overrides, config_dir)
-        if "Cannot merge" in str(error.__cause__) and (match := re.search(r"merging override \+*([^=]+)=", message)):
-            return (
-                f"{match[1]} is a list in the yaml and a mapping here, or the reverse. Remove the first and add the "
-                f"second: '~{match[1]}' '+{match[1]}=…'"
-            )
-        if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
-            group, name = match.groups()
+        if isinstance(error, MissingConfigException) and "/" in (error.missing_cfg_file or ""):
+            group, _, name = str(error.missing_cfg_file).rpartition("/")
             options = list_options(group, config_dir)
             return describe_renamed_option(group, name) or (
                 f"there is no {group} {name!r}.{did_you_mean(name, options)} There is: {', '.join(options)}."
             )
-    cause = f" {error.__cause__}" if error.__cause__ else ""
-    return " ".join(f"{message}{cause}".split())
+        key = _find_overridden_key(cause, overrides) if isinstance(cause, OmegaConfBaseException) else None
+        if key is not None and isinstance(cause, ConfigAttributeError | ConfigKeyError):
+            return _explain_unknown_setting(key, overrides, config_dir)
+        if key is not None and isinstance(cause, ConfigTypeError):
+            return (
+                f"{key} is a list in the yaml and a mapping here, or the reverse. Remove the first and add the "
+                f"second: '~{key}' '+{key}=…'"
+            )
+    return " ".join(f"{error} {cause or ''}".split())
+
+
+def _find_overridden_key(error: OmegaConfBaseException, overrides: Sequence[str]) -> str | None:
+    """Return the key of the override that an error is about; None if there is none."""
+    keys = [word.partition("=")[0].lstrip("+~") for word in overrides]
+    place = f"{error.full_key}."
+    # The error is about a key inside the value of the override, or about the first unknown part of its key.
+    related = [key for key in keys if place.startswith(f"{key}.") or f"{key}.".startswith(place)]
+    return max(related, key=len, default=None)
 
 
 def _explain_unknown_setting(key: str, overrides: Sequence[str], config_dir: str | None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -36,7 +36,7 @@ class TableSettings(_Settings):
     @classmethod
     def _check_metrics(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if names == ():
-            raise ValueError("must be a list such as [comprehensiveness,validity_soft], or null for all")
+            raise ValueError("must be a list of metrics such as [a,b], or null for all")
         return names
 
 
@@ -91,7 +91,7 @@ def validate_settings(values: Mapping[str, Any]) -> RunSettings:
     try:
         return RunSettings.model_validate(dict(values))
     except ValidationError as error:
-        raise UserError(" ".join(describe_problems(error, _name_key))) from error
+        raise UserError(" ".join(describe_problems(error, RunSettings, _name_key))) from error
 
 
 # What a value must be, by the type of pydantic's error.
@@ -110,8 +110,11 @@ _EXPECTED = {
 }
 
 
-def describe_problems(error: ValidationError, name_key: Callable[[tuple[int | str, ...]], str]) -> list[str]:
-    """Return one sentence for each key with a wrong value."""
+Location: TypeAlias = tuple[int | str, ...]
+
+
+def describe_problems(error: ValidationError, model: type[BaseModel], name_key: Callable[[Location], str]) -> list[str]:
+    """Return one sentence for each key of a model with a wrong value."""
     problems: dict[str, str] = {}
     expected: dict[str, list[str]] = {}
     endings: dict[str, str] = {}
@@ -122,7 +125,7 @@ def describe_problems(error: ValidationError, name_key: Callable[[tuple[int | st
         elif item["type"] in ("missing", "extra_forbidden"):
             problems[key] = "is missing." if item["type"] == "missing" else "is not a setting."
         elif item["type"] == "literal_error":
-            options = [option.strip("' ") for option in context["expected"].replace(" or ", ", ").split(",")]
+            options = _list_options(model, item["loc"])
             expected.setdefault(key, []).append("one of " * (len(options) > 1) + ", ".join(options))
             endings[key] = f", not {_shorten(item['input'])}.{did_you_mean(str(item['input']), options)}"
         else:
@@ -132,12 +135,23 @@ def describe_problems(error: ValidationError, name_key: Callable[[tuple[int | st
     return [f"{key} {problem}" for key, problem in problems.items()]
 
 
+def _list_options(annotation: Any, location: Location) -> list[str]:
+    """Return the words that a type allows at a location: those of its `Literal`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields
+        depth = next(depth for depth, part in enumerate(location) if part in fields)
+        return _list_options(fields[str(location[depth])].annotation, location[depth + 1 :])
+    if get_origin(annotation) is Literal:
+        return [str(option) for option in get_args(annotation)]
+    return [option for argument in get_args(annotation) for option in _list_options(argument, location)]
+
+
 def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _name_key(location: tuple[int | str, ...]) -> str:
+def _name_key(location: Location) -> str:
     """Return the key of a setting as the command line has it, without the names of pydantic's alternatives."""
     first = str(location[0])
     if first == "budget":

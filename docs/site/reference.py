@@ -1,103 +1,115 @@
-"""The reference: every component with its settings, from conf/ and docstrings, and what Python users call."""
+"""The reference: every component with its settings, from conf/ and docstrings, and the Python interface."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-_FIRST = ("dataset", "model", "explainer", "metric", "truth", "removal", "search", "distance", "executor", "cache")
+from cfeval_cli.settings.descriptions import find_comments, read_header
+
+_FIRST_GROUPS = (
+    "dataset", "model", "explainer", "metric", "truth", "removal", "search", "distance", "executor", "cache",
+)  # fmt: skip
+_MAX_DEFAULT_CHARACTERS = 120
 
 
-def components(conf: Path) -> str:
-    """A page with every yaml of every group."""
-    lines = ["# Components", "", "Every choice of every group, with its settings as its yaml has them."]
-    there = [path.name for path in conf.iterdir() if path.is_dir() and any(path.glob("*.yaml"))]
-    for group in sorted(there, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)):
+def write_components(conf: Path) -> str:
+    """Return a page with every config of every group."""
+    lines = ["# Components", "", "Every option of every group, with its settings and their defaults."]
+    groups = [path.name for path in conf.iterdir() if path.is_dir() and any(path.glob("*.yaml"))]
+    for group in sorted(groups, key=_get_sort_key):
         lines += ["", f"## {group}"]
         for path in sorted((conf / group).glob("*.yaml")):
-            lines += ["", f"### {group}: {path.stem}", "", *_component(path)]
+            lines += ["", f"### {group}: {path.stem}", "", *_describe_component(path)]
     return "\n".join(lines) + "\n"
 
 
-def _component(path: Path) -> Iterator[str]:
-    """What the yaml says in its first lines, what the class says of itself, and the settings."""
-    text = path.read_text(encoding="utf-8")
-    told = re.match(r"(?:# .*\n)+", text)
-    if told:
-        yield " ".join(line.removeprefix("# ") for line in told[0].splitlines())
+def _get_sort_key(group: str) -> tuple[int, str]:
+    return (_FIRST_GROUPS.index(group) if group in _FIRST_GROUPS else len(_FIRST_GROUPS)), group
+
+
+def _describe_component(path: Path) -> Iterator[str]:
+    """Yield the first comment of a config, the docstring of its class, and its settings."""
+    if header := read_header(path):
+        yield " ".join(header)
         yield ""
-    node: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    own = {key: value for key, value in node.items() if key != "defaults"}
-    only = next(iter(own.values())) if len(own) == 1 else None
-    if isinstance(only, dict) and "_target_" in only:
-        own = only  # of a group that is chosen several at a time
-    comments = _comments(text)
-    if "_target_" in own:
-        target = own.pop("_target_")
-        comments = _comments(inspect.getsource(get_class(target))) | comments
-        yield f"`{target}`: {summary(get_class(target))}"
+    content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    settings = {key: value for key, value in content.items() if key != "defaults"}
+    component = next(iter(settings.values())) if len(settings) == 1 else None
+    if isinstance(component, dict) and "_target_" in component:
+        settings = component  # of a group that is chosen several at a time
+    comments = find_comments(path.read_text(encoding="utf-8"))
+    if "_target_" in settings:
+        target = settings.pop("_target_")
+        comments = find_comments(inspect.getsource(get_class(target))) | comments
+        yield f"`{target}`: {summarize(get_class(target))}"
         yield ""
-    names = [one if isinstance(one, str) else next(iter(one)) for one in node.get("defaults", [])]
-    if names:
-        yield f"Made of: {', '.join(f'`{name}`' for name in names)}."
+    included = [entry if isinstance(entry, str) else next(iter(entry)) for entry in content.get("defaults", [])]
+    if included:
+        yield f"Made of: {', '.join(f'`{name}`' for name in included)}."
         yield ""
-    if own:
+    if settings:
         yield from ("| setting | default | |", "| --- | --- | --- |")
-        for key, value in own.items():
-            shown = OmegaConf.to_yaml(OmegaConf.create([value])).strip().removeprefix("- ")
-            shown = " ".join(shown.split()) if len(shown) <= 120 else "see the yaml"
-            yield f"| `{key}` | `{_cell(shown)}` | {_cell(comments.get(key, ''))} |"
+        for key, value in settings.items():
+            yield f"| `{key}` | `{_escape_cell(_format_default(value))}` | {_escape_cell(comments.get(key, ''))} |"
 
 
-def _comments(text: str) -> dict[str, str]:
-    """What stands behind a setting in its yaml, or in its class."""
-    return dict(re.findall(r"^\s*(\w+):[^#\n]*#\s*(.+)$", text, re.M))
+def _format_default(value: Any) -> str:
+    text = " ".join(OmegaConf.to_yaml(OmegaConf.create([value])).strip().removeprefix("- ").split())
+    return text if len(text) <= _MAX_DEFAULT_CHARACTERS else "see the yaml"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", r"\|")
 
 
-def summary(thing: Any) -> str:
-    """The first paragraph of a docstring."""
-    return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+def summarize(definition: Any) -> str:
+    """Return the first paragraph of a docstring."""
+    return " ".join((inspect.getdoc(definition) or "").partition("\n\n")[0].split())
 
 
-def api() -> str:
+def write_api() -> str:
     """Return a page on `evaluate`, `run`, `load` and `Results`, and on the classes that components derive from."""
     from cfeval_cli import core
     from cfeval_cli.api import Results, evaluate, load, run
     from cfeval_cli.results.read import StoredRun
 
-    lines = ["# Python", "", "[From Python](python.md) tells how these are used."]
+    lines = ["# Python", "", "[From Python](python.md) shows how to use these."]
     for function in (evaluate, run, load):
-        lines += ["", f"## {function.__name__}", "", "```python", *_signature(function), "```", ""]
+        lines += ["", f"## {function.__name__}", "", "```python", *_format_signature(function), "```", ""]
         lines += (inspect.getdoc(function) or "").splitlines()
-    lines += ["", "## Results", "", summary(Results), "", "| attribute | |", "| --- | --- |"]
-    attributes = {name: one for name, one in {**vars(StoredRun), **vars(Results)}.items() if inspect.getdoc(one)}
-    lines += [f"| `{name}` | {_cell(summary(one))} |" for name, one in attributes.items() if not name.startswith("_")]
+    attributes = {name: value for name, value in {**vars(StoredRun), **vars(Results)}.items() if inspect.getdoc(value)}
+    lines += ["", "## Results", "", summarize(Results), "", "| attribute | |", "| --- | --- |"]
+    lines += _list_members(attributes)
     lines += ["", "## Classes to derive from", "", "In `cfeval_cli.core`."]
     for kind in (core.Explainer, core.Metric, core.Truth, core.Removal, core.Search, core.Distance):
-        lines += ["", f"### {kind.__name__}", "", summary(kind), "", "| method | |", "| --- | --- |"]
-        methods = [(name, one) for name, one in vars(kind).items() if callable(one) and not name.startswith("_")]
-        lines += [f"| `{name}` | {_cell(summary(one))} |" for name, one in methods]
+        lines += ["", f"### {kind.__name__}", "", summarize(kind), "", "| method | |", "| --- | --- |"]
+        lines += _list_members({name: method for name, method in vars(kind).items() if callable(method)})
     return "\n".join(lines) + "\n"
 
 
-def _signature(function: Any) -> list[str]:
-    """One argument a line."""
-    told = inspect.signature(function)
-    lines, starred = [f"{function.__name__}("], False
-    for one in told.parameters.values():
-        if one.kind is one.KEYWORD_ONLY and not starred:
-            starred = True
+def _list_members(members: dict[str, Any]) -> list[str]:
+    """Return a row of a table for each public member."""
+    return [
+        f"| `{name}` | {_escape_cell(summarize(member))} |"
+        for name, member in members.items()
+        if not name.startswith("_")
+    ]
+
+
+def _format_signature(function: Callable[..., Any]) -> list[str]:
+    """Return the signature of a function with a line for each parameter."""
+    signature = inspect.signature(function)
+    lines, has_star = [f"{function.__name__}("], False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
+            has_star = True
             lines.append("    *,")
-        default = "" if one.default is one.empty else f" = {one.default!r}"
-        lines.append(f"    {one.name}: {one.annotation}{default},")
-    return [*lines, f") -> {told.return_annotation}"]
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        lines.append(f"    {parameter.name}: {parameter.annotation}{default},")
+    return [*lines, f") -> {signature.return_annotation}"]

@@ -1,4 +1,4 @@
-"""The docs: links lead somewhere, the reference has every component, and the site is built without complaint."""
+"""The docs: valid links, a complete reference, and a site that builds strictly."""
 
 import importlib.util
 import re
@@ -16,11 +16,11 @@ PAGES += [ROOT / folder / "README.md" for folder in ("examples", "outputs")]
 
 @pytest.fixture(scope="module")
 def reference():
-    """The module that writes it, which does so once for all tests."""
+    """Return the module that writes the reference, with one shared result for all tests."""
     spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "site" / "reference.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.components = cache(module.components)
+    module.write_components = cache(module.write_components)
     return module
 
 
@@ -31,32 +31,33 @@ def test_every_link_leads_to_a_file(page):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
-def test_the_reference_has_every_component_with_its_settings(reference):
-    text = reference.components(ROOT / "conf")
+def test_reference_has_every_component_with_its_settings(reference):
+    text = reference.write_components(ROOT / "conf")
     for path in sorted((ROOT / "conf").glob("*/*.yaml")):
         part = text.partition(f"\n### {path.parent.name}: {path.stem}\n")[2].partition("\n### ")[0]
         assert part, path
         node = yaml.safe_load(path.read_text())
-        (own, *_) = [*(one for one in node.values() if isinstance(one, dict) and "_target_" in one), node]
-        own = node if "_target_" in node else own
-        assert all(f"| `{key}` |" in part for key in own if key not in ("_target_", "defaults")), path
-        assert f"`{own['_target_']}`: " in part if "_target_" in own else "Made of" in part or "| setting |" in part
+        components = [value for value in node.values() if isinstance(value, dict) and "_target_" in value]
+        settings = node if "_target_" in node or not components else components[0]
+        assert all(f"| `{key}` |" in part for key in settings if key not in ("_target_", "defaults")), path
+        target = settings.get("_target_")
+        assert f"`{target}`: " in part if target else "Made of" in part or "| setting |" in part
 
 
-def test_what_python_users_call_is_told(reference):
-    text = reference.api()
+def test_reference_has_the_python_interface(reference):
+    text = reference.write_api()
     assert "label: str," in text and "name: str = 'data'," in text and "| `counterfactuals` | A row for" in text
     assert "### Metric" in text and "| `score` | Yield a score for each variant" in text
 
 
-def test_the_site_is_built_and_loads_nothing_from_elsewhere(reference, tmp_path, monkeypatch):
+def test_site_builds_strictly_and_loads_nothing_from_other_hosts(reference, tmp_path, monkeypatch):
     pytest.importorskip("mkdocs")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
     monkeypatch.setattr(sys, "path", [*sys.path])  # the hooks add their folder
     monkeypatch.setitem(sys.modules, "reference", reference)
-    # as `mkdocs build --strict` does; raises if there is anything to complain about
+    # as `mkdocs build --strict` does: a warning raises an error
     build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(tmp_path)))
     pages = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.html")}
     assert {"index.html", "start.html", "reference.html", "api.html", "run-folder.html", "python.html"} <= set(pages)
