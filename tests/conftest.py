@@ -23,9 +23,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# `make test` tries each property on few examples, `make test-slow` on as many as hypothesis does by default
+# `make test` draws the same few examples each time. `make test-slow` draws new ones, as many as hypothesis does by
+# default; the output of a failure has the line that repeats it.
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=15)
-settings.register_profile("full", derandomize=True, deadline=None, max_examples=100)
+settings.register_profile("full", deadline=None, max_examples=100, print_blob=True)
 settings.load_profile("ci")
 
 CFEVAL = Path(sys.executable).parent / "cfeval"
