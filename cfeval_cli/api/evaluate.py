@@ -14,7 +14,7 @@ import pandas as pd
 
 from cfeval_cli.api.frames import DataFrames, FunctionModel
 from cfeval_cli.api.load import Results, load
-from cfeval_cli.api.session import check_paths, issue_warnings, run_session
+from cfeval_cli.api.session import check_paths, issue_warnings, run_in_process
 from cfeval_cli.core import Explainer, Metric
 from cfeval_cli.errors import Failure, UserError, did_you_mean
 from cfeval_cli.settings.compose import list_default_options
@@ -68,15 +68,15 @@ def evaluate(
     with tempfile.TemporaryDirectory(prefix=f"cfeval-{os.getpid()}-") as temporary:
         folder = Path(temporary)
         with (
-            _hide_file_names_in_errors(folder),
-            issue_warnings(progress, lambda message: _hide_file_names(message, folder)),
+            _name_arguments_in_errors(folder),
+            issue_warnings(progress, lambda message: _name_arguments(message, folder)),
         ):
             if attributions:
                 run_settings["explainer.file.path"] = _write_attributions(frames, attributions, folder)
             dataset, excluded_columns = frames.make_dataset(folder, name, classes, data_settings)
             model = _make_model(predict_proba, frames, excluded_columns, model_settings)
             components = {"dataset": dataset, "model": model, **components}
-            results_folder = run_session(arguments | run_settings, components, into, call, progress)
+            results_folder = run_in_process(arguments | run_settings, components, into, call, progress)
     return load(results_folder)
 
 
@@ -94,7 +94,7 @@ def run(
     """
     check_paths(into)
     with issue_warnings(progress):
-        folder = run_session(settings, {}, into, f"run({dict(settings)!r})", progress, config_dir)
+        folder = run_in_process(settings, {}, into, f"run({dict(settings)!r})", progress, config_dir)
     return load(folder)
 
 
@@ -171,17 +171,23 @@ def _write_attributions(frames: DataFrames, attributions: Mapping[str, pd.DataFr
 
 
 @contextmanager
-def _hide_file_names_in_errors(folder: Path) -> Iterator[None]:
+def _name_arguments_in_errors(folder: Path) -> Iterator[None]:
     """Name the arguments instead of temporary files in errors."""
     try:
         yield
     except (UserError, Failure) as error:
-        raise type(error)(_hide_file_names(str(error), folder)) from error
+        raise type(error)(_name_arguments(str(error), folder)) from error
 
 
-def _hide_file_names(message: str, folder: Path) -> str:
-    """Return a message with the names of the arguments instead of those of the temporary files."""
-    return re.sub(r"\b([\w-]+)\.parquet\b", r"\1", message.replace(f"{folder}{os.sep}", ""))
+def _name_arguments(message: str, folder: Path) -> str:
+    """Return a message with the names of the arguments instead of those of the temporary files.
+
+    The arguments are written to files and read as any other data, so that messages name the files.
+    """
+    for file in folder.rglob("*.parquet"):
+        for name in (str(file), file.relative_to(folder).as_posix(), file.name):
+            message = message.replace(name, file.stem)
+    return message
 
 
 def _format_call(

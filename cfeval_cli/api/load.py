@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cfeval_cli.report.page.build import Report
+    from cfeval_cli.results.recommendation import RecommendationRecord
 
 _MAX_LISTED_RUNS = 10
 
@@ -53,14 +54,10 @@ class Results(StoredRun):
         recommendation = self._report.recommendation
         return [] if recommendation is None else list(recommendation.headlines)
 
-    @cached_property
-    def recommendation(self) -> pd.DataFrame | None:
-        """The table behind the advice; None if the run has no recommendation."""
-        recommendation = self._report.recommendation
-        if recommendation is None:
-            return None
-        rows = [[row.title.text, *row.texts] for row in recommendation.table.rows]
-        return pd.DataFrame(rows, columns=pd.Index([title.text for title in recommendation.table.header]))
+    @property
+    def recommendation(self) -> RecommendationRecord | None:
+        """The values behind the advice, as in recommendation.json; None if the run has no recommendation."""
+        return self.recommendation_record
 
     @cached_property
     def figures(self) -> dict[str, Figure]:

@@ -1,4 +1,4 @@
-"""A run inside the user's own Python process: its folder, log, warnings and threads."""
+"""A run in its folder, as the command and Python start it; for Python also its folder, log and warnings."""
 
 from __future__ import annotations
 
@@ -12,20 +12,59 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.core.files import make_folder, make_new_folder
 from cfeval_cli.core.logs import SafeFormatter
-from cfeval_cli.errors import UserError, describe_encoding_problem, escape_controls, refuse_exit
+from cfeval_cli.errors import Failure, UserError, describe_encoding_problem, escape_controls, refuse_exit
 from cfeval_cli.settings import compose
+
+if TYPE_CHECKING:
+    from cfeval_cli.pipeline.progress import Progress
+    from cfeval_cli.report.page.build import Report
+    from cfeval_cli.results.folder import RunFolder
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def run_session(
+@contextmanager
+def open_session(folder: RunFolder) -> Iterator[None]:
+    """Lock the folder of a run, and use one thread in each library; close the folder if the run does not succeed."""
+    try:
+        with folder.open(), _limit_threads():
+            yield
+    except BaseException as error:
+        if folder.has_begun:
+            # If the disk is full or the folder was removed, the error of the run is the one to report.
+            with contextlib.suppress(OSError, Failure):
+                folder.close("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
+        else:
+            folder.discard()
+        raise
+
+
+def compute_run(
+    config: DictConfig,
+    folder: RunFolder,
+    progress: AbstractContextManager[Progress],
+    components: Mapping[str, object] | None = None,
+) -> Report | None:
+    """Compute the run of a composed config in an open session; None if the folder had its results.
+
+    `components` replace those of the config, by key.
+    """
+    from cfeval_cli.settings.build import build_plan
+
+    with refuse_exit():
+        plan = build_plan(config, components)
+    with progress as stages:
+        return run_experiment(plan, folder, stages)
+
+
+def run_in_process(
     settings: Mapping[str, Any],
     components: Mapping[str, object],
     into: str | Path | None,
@@ -37,27 +76,13 @@ def run_session(
     from cfeval_cli.pipeline.progress import Progress
     from cfeval_cli.pipeline.progress_display import display_progress
     from cfeval_cli.results.folder import RunFolder
-    from cfeval_cli.settings.build import build_plan
 
     config = _compose(settings, None if config_dir is None else str(config_dir))
     path = _make_folder(into)
     folder = RunFolder(path, [call])
-    try:
-        with (
-            folder.open(),
-            _limit_threads(),
-            _write_log(path / "run.log", progress),
-            display_progress() if progress else nullcontext(Progress()) as stages,
-        ):
-            with refuse_exit():
-                plan = build_plan(config, components)
-            run_experiment(plan, folder, stages)
-    except BaseException as error:
-        if folder.has_begun:
-            folder.close("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
-        else:
-            folder.discard()
-        raise
+    display = display_progress() if progress else nullcontext(Progress())
+    with open_session(folder), _write_log(path / "run.log", progress):
+        compute_run(config, folder, display, components)
     for message in folder.find_failed_explainers():
         warnings.warn_explicit(message, RuntimeWarning, *_find_caller())
     return path

@@ -38,11 +38,11 @@ _AXES = ("seed", "k", "dataset", "experiment")  # the first varies slowest
 _PROGRESS_SECONDS = 5.0  # between two checks of the progress
 
 
-def main(options: Options = DEFAULT_OPTIONS) -> None:
+def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     """Compute an atlas, add runs to one, remake its page, or print the ranking of metrics that follows from it."""
     actions = {"add": _add, "page": _page, "rule": _rule}
-    if sys.argv[1:2] and sys.argv[1] in actions:
-        actions[sys.argv.pop(1)](options)
+    if arguments and arguments[0] in actions:
+        actions[arguments[0]](arguments[1:], options)
         return
     parser = Parser("cfeval atlas", description=_HELP, epilog=_EPILOG)
     parser.add_argument(
@@ -55,12 +55,12 @@ def main(options: Options = DEFAULT_OPTIONS) -> None:
         metavar="KEY=VALUE",
         help="settings of cfeval run: seed=0 dataset=pima,german n_explain=50",
     )
-    arguments = parser.parse_args()
+    values = parser.parse_args(arguments)
     try:
-        check_option("--scale", arguments.scale, _SCALES)
+        check_option("--scale", values.scale, _SCALES)
     except ValueError as error:
         raise UserError(str(error)) from error
-    _run(arguments.scale, arguments.into, arguments.overrides, options)
+    _run(values.scale, values.into, values.overrides, options)
 
 
 def _run(scale: str, into: Path, overrides: Sequence[str], options: Options) -> None:
@@ -99,7 +99,7 @@ def _write(atlas: Atlas, into: Path, options: Options) -> None:
     print_answer(answers, build_brief(summary), build_tables(summary, claims), lines, options)
 
 
-def _add(options: Options) -> None:
+def _add(arguments: Sequence[str], options: Options) -> None:
     """Add runs to an existing atlas."""
     from cfeval_cli.study.atlas import store
     from cfeval_cli.study.run_folders import find_run_folders
@@ -109,33 +109,33 @@ def _add(options: Options) -> None:
         "folders", nargs="+", type=Path, metavar="FOLDER", help="folder of a run, or one with runs below it"
     )
     parser.add_argument("--into", type=Path, default=_INTO, metavar="FOLDER", help="the folder of the atlas")
-    arguments = parser.parse_args()
-    atlas = store.read_atlas(arguments.into / store.ATLAS_FILE)
-    atlas, message = store.add_runs(atlas, find_run_folders(arguments.folders))
-    _write(atlas, arguments.into, options)
+    values = parser.parse_args(arguments)
+    atlas = store.read_atlas(values.into / store.ATLAS_FILE)
+    atlas, message = store.add_runs(atlas, find_run_folders(values.folders))
+    _write(atlas, values.into, options)
     sys.stdout.write(escape_controls(message) + "\n")
 
 
-def _page(options: Options) -> None:
+def _page(arguments: Sequence[str], options: Options) -> None:
     """Remake tables and page from the rows alone."""
     from cfeval_cli.study.atlas import store
 
     parser = Parser("cfeval atlas page", description="Remake atlas.md and atlas.html from atlas.parquet alone.")
     parser.add_argument("file", nargs="?", type=Path, default=_INTO / "atlas.parquet", help="atlas.parquet")
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="folder for the pages (default: that of the file)")
-    arguments = parser.parse_args()
-    _write(store.read_atlas(arguments.file), arguments.into or arguments.file.parent, options)
+    values = parser.parse_args(arguments)
+    _write(store.read_atlas(values.file), values.into or values.file.parent, options)
 
 
-def _rule(_: Options) -> None:
+def _rule(arguments: Sequence[str], _: Options) -> None:
     """Print the ranking of metrics that follows from an atlas."""
     from cfeval_cli.study.atlas import rule, store
     from cfeval_cli.study.atlas.summary import AtlasSummary
 
     parser = Parser("cfeval atlas rule", description="Print the ranking of metrics that an atlas supports.")
     parser.add_argument("file", nargs="?", type=Path, default=_INTO / "atlas.parquet", help="atlas.parquet")
-    arguments = parser.parse_args()
-    sys.stdout.write(rule.write_rule(AtlasSummary(store.read_atlas(arguments.file))))
+    values = parser.parse_args(arguments)
+    sys.stdout.write(rule.write_rule(AtlasSummary(store.read_atlas(values.file))))
 
 
 def run_sweeps(
@@ -151,23 +151,14 @@ def run_sweeps(
 
     launcher, cores = _choose_launcher(extra_overrides)
     share = _compute_instance_share(extra_overrides)
-    argv = sys.argv
     with nullcontext() if options.quiet else _report_progress(jobs, runs, share, cores):
         for axes in sweeps:
-            sys.argv = [
-                argv[0],
-                "--multirun",
-                *(f"{key}={axes[key]}" for key in _AXES),
-                *extra_overrides,
-                *launcher,
-                *_build_sweep_overrides(runs),
-            ]
+            axis_overrides = [f"{key}={axes[key]}" for key in _AXES]
+            words = ["--multirun", *axis_overrides, *extra_overrides, *launcher, *_build_sweep_overrides(runs)]
             try:
-                run.main(options)
+                run.main(words, options)
             except (UserError, Failure):
                 _print_progress("some of these runs failed, see above; all others are complete")
-            finally:
-                sys.argv = argv
     return {str(job.folder): describe_failure(runs, job) for job in jobs if not is_complete(runs, job)}
 
 

@@ -31,7 +31,7 @@ a run, and manage the cache. `cfeval data ACTION --help` shows the arguments of
 an action."""
 
 
-def main(options: Options = DEFAULT_OPTIONS) -> None:
+def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     """Run the action that the command line names."""
     actions: dict[str, Callable[[Sequence[str], Options], None]] = {
         "init": _init,
@@ -48,8 +48,8 @@ def main(options: Options = DEFAULT_OPTIONS) -> None:
     )  # fmt: skip
     parser.add_argument("action", choices=actions, help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    actions[arguments.action](arguments.arguments, options)
+    values = parser.parse_args(arguments)
+    actions[values.action](values.arguments, options)
 
 
 def _make_parser(action: str, description: str) -> Parser:

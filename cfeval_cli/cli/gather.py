@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ of the explainers under the settings that differ between the runs. A sweep (cfev
 Use the command to repeat it, or for runs that were started one by one. Nothing is computed again."""
 
 
-def main(options: Options = DEFAULT_OPTIONS) -> None:
+def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     """Aggregate the runs in the named folders."""
     parser = Parser("cfeval gather", description=_HELP)
     parser.add_argument(
@@ -30,8 +31,8 @@ def main(options: Options = DEFAULT_OPTIONS) -> None:
         "which replace earlier ones (default: the sweep's folder if one is named and nothing else, otherwise gathered/ "
         "below the current folder)",
     )  # fmt: skip
-    arguments = parser.parse_args()
-    print_gathered(gather_folders(arguments.folders, arguments.into), options)
+    values = parser.parse_args(arguments)
+    print_gathered(gather_folders(values.folders, values.into), options)
 
 
 def gather_folders(folders: list[Path], into: Path | None) -> SweepResults:

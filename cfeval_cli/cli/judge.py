@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from cfeval_cli.cli.main import Parser
@@ -15,7 +16,7 @@ makes them: cfeval run --multirun experiment=judges dataset=adults,german,compas
 'seed=range(10)' k=1,3"""
 
 
-def main(options: Options = DEFAULT_OPTIONS) -> None:
+def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     """Parse the arguments and run the action."""
     parser = Parser("cfeval judge", description=_HELP)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -30,8 +31,8 @@ def main(options: Options = DEFAULT_OPTIONS) -> None:
         metavar="FOLDER",
         help="folder for regret.parquet and regret.md (default: the current folder)",
     )
-    arguments = parser.parse_args()
-    _print_regret(arguments.folders, arguments.into, options)
+    values = parser.parse_args(arguments)
+    _print_regret(values.folders, values.into, options)
 
 
 def _print_regret(folders: list[Path], into: Path, options: Options) -> None:

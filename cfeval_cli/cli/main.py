@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 from cfeval_cli import __version__
@@ -57,11 +58,11 @@ def escape_unencodable_characters() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def main() -> None:
-    """Run the sub-command that the command line names."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the sub-command of a command line, by default that of the process."""
     escape_unencodable_characters()
     screen.protect_streams()
-    arguments = sys.argv[1:]
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         arguments = _complete_command(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -77,10 +78,9 @@ def main() -> None:
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     options = screen.Options("--quiet" in rest, "--full" in rest, wants_traceback)
     rest = [word for word in rest if word not in ("--quiet", "--full")]
-    sys.argv = [sys.argv[0], *rest]  # Hydra and argparse read it
     _prepare_process()
     try:
-        importlib.import_module(f"cfeval_cli.cli.{command}").main(options)
+        importlib.import_module(f"cfeval_cli.cli.{command}").main(rest, options)
         if command != "run" and screen.is_output_lost():  # the product of a run is its folder
             sys.exit(1)
     except KeyboardInterrupt as error:
@@ -89,7 +89,9 @@ def main() -> None:
     except Exception as error:
         if wants_traceback:
             raise
-        sys.exit(print_error(error))
+        from cfeval_cli.cli.own_configs import find_own_folder, list_overrides
+
+        sys.exit(print_error(error, overrides=list_overrides(rest), config_dir=find_own_folder(rest)))
 
 
 def _find_problem(command: str, arguments: list[str]) -> str | None:
@@ -136,25 +138,27 @@ def get_interrupt_exit_code(error: KeyboardInterrupt) -> int:
     return 143 if str(error) == "terminated" else 130
 
 
-def print_error(error: Exception, kept: str = "", job: str = "") -> int:
+def print_error(
+    error: Exception, results: str = "", job: str = "", *, overrides: Sequence[str] = (), config_dir: str | None = None
+) -> int:
     """Write one message to standard error and return the exit code.
 
-    `kept` names the results that a failure has left intact.
+    `results` describes those that a failure has left intact; `overrides` and `config_dir` are of the command.
     """
     if not isinstance(error, UserError | Failure) and isinstance(error.__cause__, OSError):
         error = error.__cause__  # Hydra could not write its own files.
-    message, code = _describe(error)
-    parts = (job, message, kept if code == 1 else "")
+    message, code = _describe(error, overrides, config_dir)
+    parts = (job, message, results if code == 1 else "")
     # Names and cells from outside are in the message.
     sys.stderr.write(escape_controls("cfeval: " + " ".join(part for part in parts if part), keep="\n") + "\n")
     return code
 
 
-def _describe(error: Exception) -> tuple[str, int]:
+def _describe(error: Exception, overrides: Sequence[str], config_dir: str | None) -> tuple[str, int]:
     """Return the message and the exit code for an error."""
+    from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from cfeval_cli.cli import own_configs
     from cfeval_cli.settings.compose import explain_hydra_error
 
     message = str(error).strip()
@@ -162,24 +166,13 @@ def _describe(error: Exception) -> tuple[str, int]:
         return message, 2
     if isinstance(error, Failure):
         return message, 1
-    if isinstance(error, OmegaConfBaseException) or _is_hydra_error(error):
-        return explain_hydra_error(error, own_configs.get_overrides(), own_configs.find_own_folder()), 2
+    if isinstance(error, HydraException | OmegaConfBaseException):
+        return explain_hydra_error(error, overrides, config_dir), 2
     if isinstance(error, OSError) and error.filename:
         is_run = "hydra.core.hydra_config" in sys.modules
         hint = " Results go to hydra.run.dir, by default below the current folder." if is_run else ""
         return f"{error.filename}: {error.strerror or error}.{hint}", 1
     return f"{describe_error(error)}. HYDRA_FULL_ERROR=1 shows the traceback.", 1
-
-
-def _is_hydra_error(error: Exception) -> bool:
-    """Return whether an error is Hydra's own, or a ValueError that Hydra raised."""
-    if type(error).__module__.startswith("hydra"):
-        return True
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    module = "" if frame is None else str(frame.tb_frame.f_globals.get("__name__"))
-    return isinstance(error, ValueError) and module.startswith(("hydra.", "omegaconf."))
 
 
 def _complete_command(arguments: list[str]) -> list[str]:

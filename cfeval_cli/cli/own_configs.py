@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,10 +15,9 @@ from cfeval_cli.settings import compose
 OWN_FOLDER = "conf"  # of the working directory
 
 
-def get_config_dir(words: Sequence[str] | None = None) -> str | None:
-    """Return the value of --config-dir on a command line, by default that of this process."""
-    arguments = [*(sys.argv if words is None else words), ""]
-    for flag, value in pairwise(arguments):
+def get_config_dir(arguments: Sequence[str]) -> str | None:
+    """Return the value of --config-dir on a command line; None if it is not given."""
+    for flag, value in pairwise([*arguments, ""]):
         if flag in ("--config-dir", "-cd"):
             return value
         if flag.startswith("--config-dir="):
@@ -27,9 +25,9 @@ def get_config_dir(words: Sequence[str] | None = None) -> str | None:
     return None
 
 
-def get_overrides() -> list[str]:
-    """Return the overrides of the command line."""
-    return [word for word in sys.argv[1:] if "=" in word and word[0] != "-"]
+def list_overrides(arguments: Sequence[str]) -> list[str]:
+    """Return the overrides of a command line."""
+    return [word for word in arguments if "=" in word and word[0] != "-"]
 
 
 def find_conf_folder() -> str | None:
@@ -41,10 +39,10 @@ def find_conf_folder() -> str | None:
     return str(folder) if any(True for group in groups for _ in (folder / group).glob("*.yaml")) else None
 
 
-def find_own_folder() -> str | None:
+def find_own_folder(arguments: Sequence[str]) -> str | None:
     """Return the folder of the user's own configs: the one on the command line, else ./conf."""
-    named = get_config_dir()
-    return find_conf_folder() if named is None else named
+    folder = get_config_dir(arguments)
+    return find_conf_folder() if folder is None else folder
 
 
 def list_used_configs(overrides: Sequence[str], folder: str) -> list[str]:

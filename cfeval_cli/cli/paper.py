@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from cfeval_cli.cli.main import Parser
@@ -17,7 +18,7 @@ each truth, over the seeds of the runs. Reads stored runs only; `make paper` mak
 paper.tex and paper.html, paper.csv (every cell) and claims.csv (every verdict with its figures)."""
 
 
-def main(options: Options = DEFAULT_OPTIONS) -> None:
+def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     """Parse the arguments and run the action."""
     parser = Parser("cfeval paper", description=_HELP)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -41,11 +42,11 @@ def main(options: Options = DEFAULT_OPTIONS) -> None:
     compare.add_argument(
         "--tables", nargs="+", default=["1", "2", "3"], choices=["1", "2", "3"], metavar="N", help="only these of 1 2 3"
     )
-    arguments = parser.parse_args()
-    if arguments.action == "audit":
-        _audit(arguments.csv, arguments.md, options)
+    values = parser.parse_args(arguments)
+    if values.action == "audit":
+        _audit(values.csv, values.md, options)
     else:
-        _compare(arguments.folders, arguments.into, arguments.tables, options)
+        _compare(values.folders, values.into, values.tables, options)
 
 
 def _compare(folders: list[Path], into: Path, tables: list[str], options: Options) -> None:

@@ -14,7 +14,7 @@ _HELP = """Remake report.html and the figures from stored runs. Nothing is compu
 written to its folder. Several runs, or a sweep, get one report of their aggregated results."""
 
 
-def main(options: Options = DEFAULT_OPTIONS) -> None:
+def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     """Remake the report of the named folders."""
     parser = Parser("cfeval report", description=_HELP)
     parser.add_argument(
@@ -30,16 +30,16 @@ def main(options: Options = DEFAULT_OPTIONS) -> None:
         "--figures", type=_parse_formats, metavar="FORMATS",
         help="formats of the figures of one run: a list of png, svg and pdf (default: those of the run)",
     )  # fmt: skip
-    arguments = parser.parse_args()
-    first = arguments.folders[0]
-    if len(arguments.folders) == 1 and (first / "run.json").exists():
-        if arguments.into is not None:
+    values = parser.parse_args(arguments)
+    first = values.folders[0]
+    if len(values.folders) == 1 and (first / "run.json").exists():
+        if values.into is not None:
             parser.error("the report of one run is written to its own folder. Use --into with several runs")
-        _remake_report(first, arguments.figures, options)
+        _remake_report(first, values.figures, options)
     else:
-        if arguments.figures is not None:
+        if values.figures is not None:
             parser.error("--figures applies to the report of one run only")
-        print_gathered(gather_folders(arguments.folders, arguments.into), options)
+        print_gathered(gather_folders(values.folders, values.into), options)
 
 
 def _parse_formats(text: str) -> list[str]:

@@ -51,9 +51,9 @@ def _read_run_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
     record = read_record(folder) if is_redone else read_verified_record(folder)
     if record.status == "complete" and not is_redone:
         return None
-    if record.command and (call := re.match(r"(evaluate|run)\(", record.command[0])):
+    if record.command and record.command[0] != "cfeval":
         raise UserError(
-            f"--resume {folder}: it was written by {call[1]}(…). Call {call[1]}(…) again with into={str(folder)!r}."
+            f"--resume {folder}: it was written from Python. Make the same call again with into={str(folder)!r}."
         )
     overrides = _check_texts(record.overrides, folder / "run.json")
     _require_repeated(

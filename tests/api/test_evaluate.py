@@ -103,7 +103,7 @@ def test_record_has_the_call_and_a_run_of_a_function_cannot_be_resumed(found, tm
     assert read_resume_arguments(found.folder, []) is None  # complete
     record = json.loads((found.folder / "run.json").read_text()) | {"status": "failed"}
     (tmp_path / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"Call evaluate\(…\) again with into="):
+    with pytest.raises(UserError, match=r"written from Python\. Make the same call again with into="):
         read_resume_arguments(tmp_path, [])
 
 
@@ -161,7 +161,9 @@ def test_judges_are_run_and_an_explainer_is_recommended(frames, here):
     more = {"explainers": ["random", "omission"], "metrics": METRICS, "n_explain": 10, "settings": QUICK}
     run = evaluate(predict_proba, *frames, label="paid", judges=["tree"], **more)
     assert (run.folder / "judges" / "tree" / "run.json").exists()
-    assert len(run.advice) == 2 and len(run.recommendation) and run.advice[0] in html.unescape(run._repr_html_())
+    assert len(run.advice) == 2 and run.advice[0] in html.unescape(run._repr_html_())
+    stored = json.loads((run.folder / "recommendation.json").read_text())
+    assert run.recommendation.questions.change.explainer == stored["questions"]["change"]["explainer"]
     with pytest.raises(UserError, match="there is no judge 'tre'"):
         evaluate(predict_proba, *frames, label="paid", judges=["tre"], **more)
 

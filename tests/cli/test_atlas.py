@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 
 import pytest
 
@@ -21,9 +20,9 @@ def judged(toy, made):
     return [made(toy, *JUDGE_RUN), made(toy, *JUDGE_RUN, "model=tree", "k=2")]
 
 
-def called(monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["cfeval", *map(str, words)])
-    atlas.main()
+def call_atlas(*words):
+    """Call `cfeval atlas` in this process."""
+    atlas.main(list(map(str, words)))
 
 
 @pytest.fixture
@@ -31,8 +30,8 @@ def runs(monkeypatch):
     """Sweeps are remembered and not made."""
     made = []
 
-    def main(options):
-        made.append(sys.argv[1:])
+    def main(words, options):
+        made.append(words)
 
     monkeypatch.setattr(run, "main", main)
     monkeypatch.setattr(atlas, "gather_jobs", lambda *_: None)
@@ -45,7 +44,7 @@ def axes(words):
 
 def test_full_atlas_runs_all_judges_on_all_datasets_they_support(monkeypatch, runs, tmp_path, capsys):
     with pytest.raises(Failure, match="of 430 runs are left out"):
-        called(monkeypatch, "--into", tmp_path)
+        call_atlas("--into", tmp_path)
     tables, texts = sorted((axes(words) for words in runs), key=lambda one: -len(one["dataset"]))
     assert tables["dataset"] == ["adults", "german", "compas", "heloc", "pima", "phishing", "breast"]
     assert texts["dataset"] == ["movie_reviews"] and texts["experiment"] == ["atlas_logistic_text"]
@@ -59,8 +58,7 @@ def test_full_atlas_runs_all_judges_on_all_datasets_they_support(monkeypatch, ru
 
 def test_small_atlas_with_settings_of_the_user(monkeypatch, runs, tmp_path):
     with pytest.raises(Failure, match="2 of 2 runs"):
-        called(
-            monkeypatch,
+        call_atlas(
             "--scale",
             "small",
             "--into",
@@ -78,7 +76,7 @@ def test_small_atlas_with_settings_of_the_user(monkeypatch, runs, tmp_path):
     }
     assert "n_explain=50" in runs[0] and "redo=true" in runs[0]
     with pytest.raises(Failure):
-        called(monkeypatch, "--into", tmp_path, "executor=local", "experiment=atlas_tree", "dataset=pima")
+        call_atlas("--into", tmp_path, "executor=local", "experiment=atlas_tree", "dataset=pima")
     assert not [word for word in runs[-1] if "launcher" in word]  # who chose an executor has the work done by it
 
 
@@ -95,12 +93,12 @@ def test_small_atlas_with_settings_of_the_user(monkeypatch, runs, tmp_path):
 )
 def test_invalid_arguments_are_refused_before_a_run_starts(monkeypatch, runs, tmp_path, words, reason):
     with pytest.raises(UserError, match=reason):
-        called(monkeypatch, "--into", tmp_path, *words)
+        call_atlas("--into", tmp_path, *words)
     assert not runs
 
 
 def test_failed_run_is_reported_and_the_page_can_be_remade(monkeypatch, tmp_path, judged, capsys):
-    def main(options):
+    def main(words, options):
         raise Failure("not all jobs of the sweep succeeded, see above")
 
     monkeypatch.setattr(run, "main", main)
@@ -114,7 +112,7 @@ def test_failed_run_is_reported_and_the_page_can_be_remade(monkeypatch, tmp_path
     stored = store.read_atlas(tmp_path / "atlas.parquet")
     assert stored.n_runs == 1 and stored.excluded == ["toy/atlas_tree/0-3: it failed before anything was computed"]
     assert "Excluded runs: 1" in capsys.readouterr().out
-    called(monkeypatch, "page", tmp_path / "atlas.parquet", "--into", tmp_path / "again")
+    call_atlas("page", tmp_path / "atlas.parquet", "--into", tmp_path / "again")
     assert (tmp_path / "again" / "atlas.html").read_bytes() == (tmp_path / "atlas.html").read_bytes()
 
 
@@ -122,13 +120,13 @@ def test_runs_are_added_to_an_atlas(monkeypatch, tmp_path, judged, capsys):
     # tables and page are written above
     monkeypatch.setattr(atlas, "_write", lambda made, into, _: store.write_atlas(made, into / store.ATLAS_FILE))
     store.write_atlas(store.collect_runs(judged[:1]), tmp_path / "atlas.parquet")
-    called(monkeypatch, "add", judged[1], "--into", tmp_path)
+    call_atlas("add", judged[1], "--into", tmp_path)
     assert "Added" in capsys.readouterr().out and store.read_atlas(tmp_path / "atlas.parquet").n_runs == 2
 
 
 def test_metric_ranking_is_printed(monkeypatch, tmp_path, capsys):
     store.write_atlas(make_atlas(0.02), tmp_path / "known.parquet")
-    called(monkeypatch, "rule", tmp_path / "known.parquet")
+    call_atlas("rule", tmp_path / "known.parquet")
     assert json.loads(capsys.readouterr().out)["believed"]["change"][0] == "validity_soft"
 
 

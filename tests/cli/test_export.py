@@ -1,6 +1,5 @@
 """`cfeval data export`: the instances of a run with their numbers."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -21,8 +20,7 @@ def export(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
 
     def call(toy, *words):
-        monkeypatch.setattr(sys, "argv", ["cfeval", "export", *toy.arguments, *map(str, words)])
-        data_command.main()
+        data_command.main(["export", *toy.arguments, *map(str, words)])
         return capsys.readouterr().out
 
     return call

@@ -1,7 +1,5 @@
 """`cfeval data init`: the config that it writes, and the problems of the data that it reports."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,8 +23,7 @@ def data(monkeypatch, tmp_path):
     monkeypatch.delenv("CFEVAL_DATA", raising=False)
 
     def call(*words):
-        monkeypatch.setattr(sys, "argv", ["cfeval", *map(str, words)])
-        data_command.main()
+        data_command.main([str(word) for word in words])
 
     return call
 

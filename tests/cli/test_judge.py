@@ -1,17 +1,14 @@
 """The command `cfeval judge check`."""
 
-import sys
-
 import pytest
 
 from cfeval_cli.cli import judge
 from cfeval_cli.errors import UserError
 
 
-def test_check_writes_regret_and_shows_where(toy, made, tmp_path, monkeypatch, capsys):
+def test_check_writes_regret_and_shows_where(toy, made, tmp_path, capsys):
     run = made(toy, "explainer=[random,omission,decision_boundary]", "model=tree")
-    monkeypatch.setattr(sys, "argv", ["cfeval", "check", str(run), "--into", str(tmp_path / "out")])
-    judge.main()
+    judge.main(["check", str(run), "--into", str(tmp_path / "out")])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["regret.md", "regret.parquet"]
     shown = capsys.readouterr().out
     assert shown.startswith("Verdict: mean regret 0.000 by the metric-based ranking")
@@ -19,10 +16,8 @@ def test_check_writes_regret_and_shows_where(toy, made, tmp_path, monkeypatch, c
     assert shown.count("mean rank over all metrics") == 1  # one table
 
 
-def test_missing_action_or_run_is_reported(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["cfeval", "check", str(tmp_path)])
+def test_missing_action_or_run_is_reported(tmp_path):
     with pytest.raises(UserError, match=r"contains a run\.json"):
-        judge.main()
-    monkeypatch.setattr(sys, "argv", ["cfeval"])
+        judge.main(["check", str(tmp_path)])
     with pytest.raises(SystemExit):
-        judge.main()
+        judge.main([])

@@ -19,7 +19,6 @@ from hydra.errors import HydraException
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli import main as cli
 from cfeval_cli.cli.main import print_error
-from cfeval_cli.cli.own_configs import get_config_dir
 from cfeval_cli.cli.run import move_overrides_last
 from cfeval_cli.errors import UserError, describe_encoding_problem
 from cfeval_cli.settings import compose
@@ -63,10 +62,9 @@ PATIENCE = 300  # seconds, of which none pass if all is well
 
 IMPORTED = """
 import sys
-sys.argv = ["cfeval", *{arguments}]
 from cfeval_cli.cli.main import main
 try:
-    main()
+    main({arguments})
 finally:
     print(*sorted(sys.modules), file=sys.stderr)
 """
@@ -127,9 +125,8 @@ def test_user_error_is_one_message_with_exit_code_2_and_leaves_no_files(toy, tmp
         ("explainer.ladder.rungs=21", "is a setting of explainer 'ladder', which is not chosen: add it to explainer=["),
     ],
 )
-def test_message_suggests_the_closest_name(override, message, capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["cfeval", "run", override])
-    assert refused(override, monkeypatch) == 2
+def test_message_suggests_the_closest_name(override, message, capsys):
+    assert print_hydra_error(override) == 2
     output = capsys.readouterr().err
     assert message in output and output.startswith("cfeval: ") and output.count("\n") == 1
 
@@ -139,11 +136,11 @@ def test_deletion_is_moved_behind_the_options_like_other_overrides():
     assert move_overrides_last(words) == ["--cfg", "job", "~dataset.split", "+dataset.split={column:part}"]
 
 
-def refused(override, monkeypatch):
-    """The exit code that Hydra's objection to an override leads to."""
-    with pytest.raises(HydraException) as caught, compose.packaged_configs():
-        compose.compose_run([override, *FEW], get_config_dir())
-    return print_error(caught.value)
+def print_hydra_error(override, config_dir=None):
+    """Print the error of Hydra for an override, and return the exit code."""
+    with pytest.raises(HydraException) as raised, compose.packaged_configs():
+        compose.compose_run([override, *FEW], config_dir)
+    return print_error(raised.value, overrides=[override], config_dir=config_dir)
 
 
 def test_missing_data_without_network_names_the_file_and_where_to_put_it(tmp_path, monkeypatch):
@@ -192,8 +189,8 @@ def test_component_that_cannot_be_imported_is_reported_with_the_reason(tmp_path,
     arguments = ["--config-dir", str(tmp_path / "conf"), "explainer=[lr,needy]", *FEW]
     done = cfeval("run", *arguments, cwd=tmp_path, code=1, env={"HYDRA_FULL_ERROR": "1"})
     assert "Traceback" in done.stderr and "import no_such_module" in done.stderr
-    monkeypatch.setattr("sys.argv", ["cfeval", *arguments])
-    assert refused("explainer=[lr,nedy]", monkeypatch) == 2 and "Did you mean needy?" in capsys.readouterr().err
+    assert print_hydra_error("explainer=[lr,nedy]", str(tmp_path / "conf")) == 2
+    assert "Did you mean needy?" in capsys.readouterr().err
 
 
 def test_output_folder_that_cannot_be_written_is_named(capsys):
@@ -247,12 +244,11 @@ def until(there):
 
 
 @pytest.fixture
-def data(monkeypatch):
+def data():
     """`cfeval data` with some words, in this process."""
 
     def main(*words):
-        monkeypatch.setattr("sys.argv", ["cfeval", *map(str, words)])
-        data_command.main()
+        data_command.main(list(map(str, words)))
 
     return main
 

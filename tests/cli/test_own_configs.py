@@ -1,7 +1,5 @@
 """The user's own folder of configs, and folders of runs that start in the same second."""
 
-import sys
-
 import pytest
 from omegaconf import OmegaConf
 
@@ -18,10 +16,9 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.settings import compose
 
 
-def test_config_dir_is_read_from_the_command_line(monkeypatch):
+def test_config_dir_is_read_from_the_command_line():
     for words, expected in ((["--config-dir", "a"], "a"), (["--config-dir=b"], "b"), (["-cd", "c"], "c"), ([], None)):
-        monkeypatch.setattr(sys, "argv", ["cfeval", *words])
-        assert get_config_dir() == expected
+        assert get_config_dir(words) == expected
 
 
 def test_time_stamped_folder_is_made_new_and_a_chosen_folder_is_not(tmp_path):
@@ -41,15 +38,13 @@ def own(folder, *files, body="_target_: x.Y\n"):
 
 
 def test_conf_folder_of_the_user_is_found_but_not_that_of_a_clone(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["cfeval"])
     monkeypatch.chdir(tmp_path)
     assert find_conf_folder() is None
     own(tmp_path, "conf/app.yaml", "conf/servers/web.yaml")  # of something else
     assert find_conf_folder() is None
     own(tmp_path, "conf/dataset/mine.yaml")
-    assert find_conf_folder() == find_own_folder() == str(tmp_path / "conf")
-    monkeypatch.setattr(sys, "argv", ["cfeval", "--config-dir", "other"])
-    assert find_own_folder() == "other"
+    assert find_conf_folder() == find_own_folder([]) == str(tmp_path / "conf")
+    assert find_own_folder(["--config-dir", "other"]) == "other"
     monkeypatch.chdir(compose.get_package_folder().parent)
     assert compose.get_package_folder().name == "conf" and find_conf_folder() is None
     (tmp_path / "clone").mkdir()

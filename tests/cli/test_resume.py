@@ -132,9 +132,8 @@ def test_folder_without_an_unfinished_run_is_refused(tmp_path, monkeypatch):
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UserError, match="damaged"):
         read_resume_arguments(tmp_path, [])
-    monkeypatch.setattr("sys.argv", ["cfeval", "--resume"])
     with pytest.raises(UserError, match="--resume needs the folder"):
-        main()
+        main(["--resume"])
 
 
 def test_config_folder_of_the_run_must_be_repeated(tmp_path, monkeypatch):
@@ -269,9 +268,8 @@ def test_target_built_by_interpolation_is_never_instantiated(tmp_path, monkeypat
     content = {"hydra": {"overrides": {"task": overrides, "hydra": []}}}
     (tmp_path / "sweep" / "multirun.yaml").write_text(json.dumps(content))
     for name in ("run", "sweep"):
-        monkeypatch.setattr("sys.argv", ["cfeval", "--resume", name])
         with pytest.raises(UserError, match=REFUSAL):
-            main()
+            main(["--resume", name])
     assert not (tmp_path / "made").exists()
 
 
@@ -320,7 +318,6 @@ def test_folder_cannot_choose_a_config_of_the_user(tmp_path, monkeypatch):
     for place in (None, str(tmp_path / "conf")):
         command = ["cfeval", "run", *([] if place is None else ["--config-dir", place])]
         seal(tmp_path / "run", {"status": "running", "command": command}, ["dataset=mine"])
-        monkeypatch.setattr("sys.argv", ["cfeval", "--resume", "run"])
         with pytest.raises(UserError, match=r"cfeval run --resume run dataset=mine$"):
-            main()
+            main(["--resume", "run"])
     assert not (tmp_path / "loaded").exists()

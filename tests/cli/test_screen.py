@@ -52,13 +52,11 @@ def test_quiet_prints_results_and_errors_only(monkeypatch, capsys, toy, tmp_path
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(sys, "argv", ["cfeval", "run", "--into", "g"])
-    gather.main(screen.Options(quiet=True))
+    gather.main(["run", "--into", "g"], screen.Options(quiet=True))
     verdict, *rest = capsys.readouterr().out.splitlines()
     assert verdict.startswith("Verdict: ")
     assert rest == [f"Gathered 1 run: {tmp_path / 'g'}", f"Report: {tmp_path / 'g' / 'report.html'}"]
-    monkeypatch.setattr(sys, "argv", ["cfeval", "run"])
-    report.main(screen.Options(full=True))
+    report.main(["run"], screen.Options(full=True))
     output = capsys.readouterr().out
     assert output.startswith(f"{result}\n") and "Scores and ranks of the explainers" in output
 

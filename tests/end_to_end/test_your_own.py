@@ -4,7 +4,6 @@ import json
 import re
 import runpy
 import shlex
-import sys
 from itertools import islice
 from pathlib import Path
 
@@ -52,8 +51,7 @@ def follow(page, place, monkeypatch, more=()):
             if first == "python":
                 runpy.run_path(second, run_name="__main__")
             elif (first, second) == ("cfeval", "data"):
-                monkeypatch.setattr(sys, "argv", ["cfeval", *words, *([*FEW, *more] if "export" in words else ())])
-                data_command.main()
+                data_command.main([*words, *([*FEW, *more] if "export" in words else ())])
             else:
                 assert (first, second) == ("cfeval", "run")
                 folders.append(place / f"run{len(folders)}")

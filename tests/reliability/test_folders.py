@@ -36,8 +36,7 @@ def command(tmp_path, monkeypatch):
 
     def start(main, *words):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.argv", ["cfeval", *words])
-        main()
+        main(words)
 
     return start
 

@@ -20,9 +20,8 @@ words, runs = json.loads(sys.argv[1]), int(sys.argv[2])
 from cfeval_cli.cli.main import main
 seen = []
 for number in range(runs):
-    sys.argv = ["cfeval", "run", *words, f"seed={number % 5}", f"hydra.run.dir=runs/{number}"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        main()
+        main(["run", *words, f"seed={number % 5}", f"hydra.run.dir=runs/{number}"])
     seen.append(grown())
 print(json.dumps(seen))
 """

@@ -118,12 +118,10 @@ def test_report_made_again_has_the_same_bytes(toy, made, monkeypatch, capsys):
     assert {path.suffix for path in first} == {".html", ".pdf"}  # the page has the others
     for path in first:
         path.unlink()
-    monkeypatch.setattr("sys.argv", ["cfeval", str(folder)])
-    report.main()
+    report.main([str(folder)])
     assert "report.html" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in (folder / "report.html", *(folder / "figures").iterdir())} == first
-    monkeypatch.setattr("sys.argv", ["cfeval", str(folder), "--figures", "svg,png"])
-    report.main()
+    report.main([str(folder), "--figures", "svg,png"])
     assert {path.suffix for path in (folder / "figures").iterdir()} == {".pdf", ".svg", ".png"}
     assert read_results(folder).record.status == "complete"  # with the hashes of the new files
     capsys.readouterr()
@@ -131,9 +129,8 @@ def test_report_made_again_has_the_same_bytes(toy, made, monkeypatch, capsys):
         ((str(folder), "--figures", "gif"), "there is no format 'gif'. There is: png, svg, pdf."),
         ((str(folder), str(folder), "--figures", "svg"), "--figures applies to the report of one run only"),
     ):
-        monkeypatch.setattr("sys.argv", ["cfeval", *words])
         with pytest.raises(SystemExit) as stop:
-            report.main()
+            report.main(words)
         assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
@@ -419,13 +416,11 @@ def test_incomplete_run_has_no_report(toy, made, tmp_path, monkeypatch):
         with pytest.raises(UserError, match=reason):
             read_results(folder)
     (folder / "run.json").write_text(json.dumps(record))
-    monkeypatch.setattr("sys.argv", ["cfeval", str(folder), "--into", str(tmp_path)])
     with pytest.raises(SystemExit):  # the report of one run goes into its own folder
-        report.main()
+        report.main([str(folder), "--into", str(tmp_path)])
     (folder / "metrics.csv").write_text("changed")
-    monkeypatch.setattr("sys.argv", ["cfeval", str(folder)])
     with pytest.raises(UserError, match=re.escape(f"{folder / 'metrics.csv'} is not as the run left it")):
-        report.main()
+        report.main([str(folder)])
     (folder / "metrics.csv").unlink()
     with pytest.raises(UserError, match=r"metrics\.csv is missing"):
         read_results(folder)

@@ -99,8 +99,7 @@ def test_coefficients_equal_those_of_scipy(result):
 def test_command_prints_and_writes_all_findings(tmp_path, result, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     words = ["audit", "--csv", str(tmp_path / "a=b.csv"), "--md", str(tmp_path / "a.md")]
-    monkeypatch.setattr("sys.argv", ["cfeval", *words])
-    paper.main(screen.Options(full=True))
+    paper.main(words, screen.Options(full=True))
     output = capsys.readouterr().out
     assert output.startswith(f"Verdict: {result.summary}.")
     lines = output.splitlines()

@@ -345,8 +345,7 @@ def test_experiments_have_the_papers_definitions(name):
 def test_command_writes_all_files_and_escapes_names(tmp_path, monkeypatch, capsys):
     write_runs(tmp_path / "runs", 0, keys=(("1", "adults"),), setup="<script>alert(1)</script> & co_x")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["cfeval", "compare", "runs", "--into", "out", "--tables", "1"])
-    paper.main()
+    paper.main(["compare", "runs", "--into", "out", "--tables", "1"])
     output = capsys.readouterr().out
     assert output.startswith("Verdict: of the paper's ") and "What the paper claims" in output
     assert "paper and cfeval" not in output  # by --full only

@@ -481,8 +481,7 @@ def test_output_folder_is_that_of_the_sweep_or_into(tmp_path, monkeypatch, capsy
         "k=1": ["--into", "k=1", "sweep/0"],  # no setting, though it looks like one
     }
     for into, arguments in ways.items():
-        monkeypatch.setattr("sys.argv", ["cfeval", *arguments])
-        main()
+        main(arguments)
         assert f": {tmp_path / into}\n" in capsys.readouterr().out
         assert set(FILES) <= {path.name for path in (tmp_path / into).iterdir()}
 
