@@ -34,10 +34,10 @@ SLOW_TEST_TIMEOUT = 1800  # seconds
 # the command after a prelude, which may import NumPy before `main` limits the threads
 ONE_THREAD = 'import os\nfor name in ("OMP", "OPENBLAS", "MKL"): os.environ[f"{name}_NUM_THREADS"] = "1"'
 MAIN = 'import sys\nfrom cfeval_cli.cli.main import main\nsys.argv[0] = "cfeval"\nsys.exit(main())'
-OURS = ("CFEVAL_DATA", "COLUMNS", "NO_COLOR")  # of who runs the tests: they are to be the same for all
+LOCAL_VARIABLES = ("CFEVAL_DATA", "COLUMNS", "NO_COLOR")  # of who runs the tests: they are to be the same for all
 
 # fewer than the default ones, which are chosen (metric=core) where metrics are looked at
-SCORED = (
+FEW_METRICS = (
     "metric=[comprehensiveness,sufficiency,dfr,validity,proximity,proximity_flips,c,validity_soft,c_soft,recall,hit]"
 )
 
@@ -83,60 +83,61 @@ class Toy:
         # without a cache, so that every test computes for itself, and with no more than most tests look at
         usual = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200",
                  "explainer_stability=0", "bounds=0",
-                 "reparametrisations=0", SCORED)  # fmt: skip
-        return cfeval("run", *self.arguments, *unless(usual, arguments), *arguments, cwd=cwd, code=code, **options)
+                 "reparametrisations=0", FEW_METRICS)  # fmt: skip
+        words = [*self.arguments, *drop_overridden(usual, arguments), *arguments]
+        return run_cfeval("run", *words, cwd=cwd, code=code, **options)
 
     def compute(self, into: Path, *overrides: str) -> Path:
         """Run in this process, into a folder."""
         from tests import inside
 
         into.mkdir(exist_ok=True)
-        usual = [*self.arguments[2:], *LITTLE, *unless([SCORED], overrides)]
+        usual = [*self.arguments[2:], *SMALL_RUN, *drop_overridden([FEW_METRICS], overrides)]
         return inside.run(into, *overrides, usual=usual, folder=self.folder / "conf")
 
 
-def unless(usual: Sequence[str], chosen: Sequence[str]) -> list[str]:
+def drop_overridden(usual: Sequence[str], chosen: Sequence[str]) -> list[str]:
     """The usual settings that are not chosen otherwise."""
     keys = {setting.partition("=")[0].lstrip("+~") for setting in chosen}
     return [setting for setting in usual if setting.partition("=")[0] not in keys]
 
 
-def environment(env: dict[str, str] | None = None) -> dict[str, str]:
+def make_environment(env: dict[str, str] | None = None) -> dict[str, str]:
     """What a command sees, whoever runs the tests."""
-    return {**{key: value for key, value in os.environ.items() if key not in OURS}, **(env or {})}
+    return {**{key: value for key, value in os.environ.items() if key not in LOCAL_VARIABLES}, **(env or {})}
 
 
-def cfeval(
+def run_cfeval(
     *arguments: str, cwd: Path, code: int = 0, env: dict[str, str] | None = None, executable: Path = CFEVAL
 ) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does, and check its exit code."""
     words = [str(executable), *map(str, arguments)]
     done = subprocess.run(
-        words, cwd=cwd, env=environment(env), capture_output=True, text=True, timeout=300, check=False
+        words, cwd=cwd, env=make_environment(env), capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 
-def start(
+def start_cfeval(
     words: Sequence[str], cwd: Path, output: IO[str], *, env: dict[str, str] | None = None, prelude: str = ""
 ) -> subprocess.Popen[str]:
     """Start the command in a process group of its own; a `prelude` of Python runs in it first, to inject faults."""
     command = [str(CFEVAL)] if not prelude else [sys.executable, "-P", "-c", f"{ONE_THREAD}\n{prelude}\n{MAIN}"]
     return subprocess.Popen(
-        [*command, *words], cwd=cwd, env=environment(env), stdout=output, stderr=output, text=True,
+        [*command, *words], cwd=cwd, env=make_environment(env), stdout=output, stderr=output, text=True,
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell in the background ignores it
     )  # fmt: skip
 
 
-def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def get_shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of this run of the tests, which the processes that share the tests share."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
-def once(folder: Path, make: Callable[[Path], object]) -> Path:
+def make_once(folder: Path, make: Callable[[Path], object]) -> Path:
     """A folder that is made by who comes first; the others wait for it."""
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -151,7 +152,7 @@ def once(folder: Path, make: Callable[[Path], object]) -> Path:
 
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory) -> Toy:
-    return Toy(once(common(tmp_path_factory) / "toy", write_toy))
+    return Toy(make_once(get_shared_folder(tmp_path_factory) / "toy", write_toy))
 
 
 def write_toy(folder: Path) -> None:
@@ -169,23 +170,23 @@ def write_toy(folder: Path) -> None:
 
 
 # a small run in this process: no more than most tests look at
-LITTLE = (
+SMALL_RUN = (
     "cache=off", "n_jobs=1", "figures=[]", "report=false", "bounds=0", "explainer_stability=0", "reparametrisations=0",
     "n_explain=40", "resamples=100",
 )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory):
+def make_run(tmp_path_factory):
     """Makes a run of a toy dataset in this process, the same one only once for all; give it a copy to change it."""
     from tests import inside
 
     def make(toy: Toy, *overrides: str, copy: bool = False) -> Path:
-        usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], overrides)]
+        usual = [*toy.arguments[2:], *SMALL_RUN, *drop_overridden([FEW_METRICS], overrides)]
         own = toy.folder / "conf"
         key = hashlib.sha256(json.dumps([*usual, *overrides, str(own)]).encode()).hexdigest()[:16]
-        folder = once(
-            common(tmp_path_factory) / f"run-{key}",
+        folder = make_once(
+            get_shared_folder(tmp_path_factory) / f"run-{key}",
             lambda into: inside.run(into, *overrides, usual=usual, folder=own),
         )
         if not copy:
@@ -198,7 +199,7 @@ def made(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def serving(handler: Any) -> Iterator[str]:
+def serve(handler: Any) -> Iterator[str]:
     """The address of a web server on this machine; `handler` is a folder, or a class that answers."""
     if isinstance(handler, Path):
         handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(handler))
@@ -237,7 +238,7 @@ def reseal(folder: Path) -> None:
     seal(folder, {name: value for name, value in record.items() if name != "files"}, record.get("overrides", []))
 
 
-def only_run(cwd: Path) -> Path:
+def find_only_run(cwd: Path) -> Path:
     """The one run folder that was made below a folder."""
     (folder,) = cwd.glob("outputs/*/*")
     return folder
@@ -264,7 +265,7 @@ embedding:
 
 @pytest.fixture(scope="session")
 def toy_text(tmp_path_factory) -> Toy:
-    return Toy(once(common(tmp_path_factory) / "toy_text", write_toy_text), "toy_text")
+    return Toy(make_once(get_shared_folder(tmp_path_factory) / "toy_text", write_toy_text), "toy_text")
 
 
 def write_toy_text(folder: Path) -> None:
@@ -288,10 +289,10 @@ def adults() -> Path:
     from hydra.utils import instantiate
 
     from cfeval_cli.errors import UserError
-    from tests.inside import composed
+    from tests.inside import compose_config
 
     folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[1] / "data"))
-    file = instantiate(composed().dataset.file, _convert_="all")
+    file = instantiate(compose_config().dataset.file, _convert_="all")
     if file.check_state(folder) == "missing":
         try:
             file.find(folder)
@@ -318,7 +319,7 @@ features:
 
 @pytest.fixture(scope="session")
 def loans(tmp_path_factory) -> Toy:
-    return Toy(once(common(tmp_path_factory) / "loans", write_loans), "loans")
+    return Toy(make_once(get_shared_folder(tmp_path_factory) / "loans", write_loans), "loans")
 
 
 def write_loans(folder: Path) -> None:

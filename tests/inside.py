@@ -18,7 +18,7 @@ from cfeval_cli.settings.plan import Plan
 CONF = compose.get_package_folder()
 
 
-def composed(*overrides: str, folder: Path | None = None) -> DictConfig:
+def compose_config(*overrides: str, folder: Path | None = None) -> DictConfig:
     """Return the config of a run as Hydra composes it, with a user's own configs from a folder."""
     return deepcopy(_compose(overrides, folder))
 
@@ -29,13 +29,13 @@ def _compose(overrides: tuple[str, ...], folder: Path | None) -> DictConfig:
         return compose.compose_run(list(overrides), None if folder is None else str(folder))
 
 
-def planned(*overrides: str, folder: Path | None = None) -> Plan:
+def make_plan(*overrides: str, folder: Path | None = None) -> Plan:
     """Return what a run with these overrides would do."""
-    return build.build_plan(composed(*overrides, folder=folder))
+    return build.build_plan(compose_config(*overrides, folder=folder))
 
 
 def run(into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None) -> Path:
     """Run as the command does; `usual` settings are not in the record's overrides."""
     run_folder = RunFolder(into, ["cfeval", "run", *overrides])
-    run_experiment(planned(*usual, *overrides, folder=folder), run_folder, Progress())
+    run_experiment(make_plan(*usual, *overrides, folder=folder), run_folder, Progress())
     return into

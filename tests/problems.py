@@ -36,7 +36,7 @@ from cfeval_cli.truth.signed import Signed
 
 TRUTHS = {truth.name: truth for truth in (Signed(), Shapley(), Contrast(), Absolute())}
 REMOVALS = {way.name: way for way in (Zero(), Mask(), Marginal())}
-WAYS = REMOVALS | {"mean": Mean()}
+ALL_REMOVALS = REMOVALS | {"mean": Mean()}
 
 
 def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
@@ -102,7 +102,7 @@ def make_mixed(seed=0, n=40, categories=2, numbers=2, missing=0.0, tried=5):
     )
 
 
-def with_constraints(dataset, seed):
+def add_constraints(dataset, seed):
     """Some features may not change, some only go one way."""
     rng = np.random.default_rng(seed)
     ways = [("any", "none", "up", "down") if f.is_ordinal else ("any", "none") for f in dataset.features]
@@ -110,7 +110,7 @@ def with_constraints(dataset, seed):
     return replace(dataset, features=tuple(features))
 
 
-def permitted(feature, own, new):
+def is_permitted(feature, own, new):
     """Whether a constraint lets a value change, by its words."""
     if own == new or feature.allowed_change == "any":
         return True
@@ -134,29 +134,29 @@ def open_client(model, access=Access.WHITE_BOX, *, padded=False):
     return Ledger().open_client(model, access, LedgerKey("test"), padded=padded)
 
 
-def labels(model, codes):
+def predict_labels(model, codes):
     """What a model of two classes predicts."""
     return (model.predict_positive(codes) > 0.5).astype(int)
 
 
-def kept(model, codes, of):
+def get_class_proba(model, codes, of):
     """The probability of each row's class."""
     return np.where(of == 1, model.predict_positive(codes), 1 - model.predict_positive(codes))
 
 
-def predicted(dataset, model):
+def make_rows(dataset, model):
     """All test instances with what the model says of them."""
     codes = dataset.test.codes
-    said = labels(model, codes)
-    return Rows(dataset.test.ids, codes, said, kept(model, codes, said))
+    said = predict_labels(model, codes)
+    return Rows(dataset.test.ids, codes, said, get_class_proba(model, codes, said))
 
 
-def importance(name, model, dataset, codes, said):
+def compute_importance(name, model, dataset, codes, said):
     """How much each feature matters under one definition; -inf where it is absent."""
     return TRUTHS[name].compute_masked_importance(dataset, open_client(model), Rows(np.arange(len(codes)), codes, said))
 
 
-def ready(dataset, model, ways=None):
+def fit_removals(dataset, model, ways=None):
     """Ways to remove features, ready for the data, or with the reason why there is none."""
     spec = ModelSpec(dataset, type(model))
     told = {name: (way, way.not_applicable_reason(spec)) for name, way in (ways or REMOVALS).items()}
@@ -169,7 +169,7 @@ def ready(dataset, model, ways=None):
 def make_batch(dataset, model, seed=0, component="explainer.test", rows=slice(None)):
     """Test instances to be explained."""
     codes = dataset.test.codes[rows]
-    return Batch(dataset.test.ids[rows], codes, labels(model, codes), seed=seed, component=component)
+    return Batch(dataset.test.ids[rows], codes, predict_labels(model, codes), seed=seed, component=component)
 
 
 @st.composite
@@ -199,7 +199,7 @@ def make_task(dataset, model, features, access, seed=0):
     return SearchTask(
         dataset.test.ids,
         codes,
-        labels(model, codes),
+        predict_labels(model, codes),
         seed=seed,
         component="search",
         features=features,
@@ -234,7 +234,7 @@ def make_text(width=5, words=8, n=20, seed=0):
     )  # fmt: skip
 
 
-def random_linear(dataset, seed, dim, scale=1.0):
+def draw_linear(dataset, seed, dim, scale=1.0):
     """Real numbers, so that nothing is tied; texts share one table."""
     rng = np.random.default_rng(seed)
     sizes = [len(feature.values) for feature in dataset.features]
@@ -245,7 +245,7 @@ def random_linear(dataset, seed, dim, scale=1.0):
     return LinearModel(float(rng.normal()), weights, tables, compute_mean_vectors(tables, dataset.train.codes))
 
 
-def by_feature(told, width):
+def densify(told, width):
     """The scores (n, M) of an explanation, by feature; NaN where one is not named."""
     scores = np.full((len(told), width), np.nan)
     rows, places = np.nonzero(told.features != NO_FEATURE)

@@ -10,7 +10,7 @@ QUICK = {
 METRICS = ["validity", "validity_soft", "comprehensiveness", "recall"]
 
 
-def loans(size=200, seed=0):
+def make_loans(size=200, seed=0):
     """Rows with a label; the last column is the label."""
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(

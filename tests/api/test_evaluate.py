@@ -27,8 +27,8 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.settings.compose import format_value
 from tests import tables
-from tests.conftest import cfeval
-from tests.tables import METRICS, QUICK, loans, predict_proba
+from tests.conftest import run_cfeval
+from tests.tables import METRICS, QUICK, make_loans, predict_proba
 
 DATASET = """\
 _target_: cfeval_cli.dataset.tabular.Table
@@ -46,7 +46,7 @@ APART = {"run.json", "run.log", "costs.csv", "costs.md"}  # which tell of the ti
 
 @pytest.fixture(scope="module")
 def frames():
-    table = loans()
+    table = make_loans()
     return table[:150], table[150:].set_axis([f"row {i}" for i in range(50)])
 
 
@@ -85,7 +85,7 @@ def test_evaluate_writes_the_same_bytes_as_the_command(frames, found, tmp_path):
     numbered.to_csv(tmp_path / "mine.csv", index=False)
     (tmp_path / "score.py").write_text(inspect.getsource(tables))
     usual = [f"{key}={format_value(value)}" for key, value in QUICK.items()]
-    cfeval(
+    run_cfeval(
         "run", "dataset=loans", "model=function", "model.path=score.py:predict_proba",
         "explainer=[random,omission,file]", "explainer.file.path=mine.csv", f"metric=[{','.join(METRICS)}]", "k=2",
         "n_explain=15", "seed=3", "search.pick=nearest", *usual, "hydra.run.dir=out", cwd=tmp_path,

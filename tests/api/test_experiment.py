@@ -6,19 +6,19 @@ from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.folder import RunFolder
 from tests import inside
-from tests.conftest import LITTLE
+from tests.conftest import SMALL_RUN
 
 
 def test_complete_run_is_not_computed_again(toy, tmp_path):
     settings = (
         *toy.arguments[2:],
-        *LITTLE,
+        *SMALL_RUN,
         "explainer=[random,lr]",
         "metric=[c,recall]",
         "n_explain=20",
         "judge=[tree]",
     )
-    plan = inside.planned(*settings, folder=toy.folder / "conf")
+    plan = inside.make_plan(*settings, folder=toy.folder / "conf")
     for is_first in (True, False):
         folder = RunFolder(tmp_path, ["cfeval", "run"])
         with folder.open():

@@ -8,13 +8,13 @@ import pytest
 
 from cfeval_cli.api.frames import DataFrames, FunctionModel
 from cfeval_cli.errors import UserError
-from tests.tables import loans, predict_proba
+from tests.tables import make_loans, predict_proba
 
 
 def mixed(size=120):
     """Columns of many types, some of them missing, one constant, one an identifier."""
     rng = np.random.default_rng(2)
-    table = loans(size, seed=1).drop(columns="paid")
+    table = make_loans(size, seed=1).drop(columns="paid")
     table["income"] = table["income"].astype("float32")
     table["member"] = table["member"].astype("boolean")
     table["zip"] = pd.Categorical(rng.integers(1, 4, size))
@@ -50,7 +50,7 @@ def test_model_gets_the_original_values_of_every_type(tmp_path):
 
 
 def test_splits_follow_the_two_frames(tmp_path):
-    table = loans()
+    table = make_loans()
     dataset, _ = given(DataFrames(table[:150], table[150:], "paid"), tmp_path)
     assert dataset.test.ids.tolist() == list(range(150, 200))
     assert sorted([*dataset.train.ids, *dataset.validation.ids]) == list(range(150))
@@ -60,7 +60,7 @@ def test_splits_follow_the_two_frames(tmp_path):
 
 
 def test_function_of_a_script_is_accepted_and_not_cached():
-    frames = DataFrames(loans(), loans(seed=1), "paid")
+    frames = DataFrames(make_loans(), make_loans(seed=1), "paid")
     asked = FunctionModel(lambda rows: np.full(len(rows), 0.5), frames)
     with pytest.raises(AttributeError):
         pickle.dumps(asked.function)
@@ -78,7 +78,7 @@ def test_function_of_a_script_is_accepted_and_not_cached():
     ],
 )
 def test_classes_have_the_order_of_the_probability_columns(values, classes, wanted, tmp_path):
-    table = loans()
+    table = make_loans()
     table["paid"] = np.where(table["paid"] == "yes", values[1], values[0])
     table["paid"] = table["paid"].astype(type(values[0]) if not isinstance(values[0], str) else object)
     made, _ = DataFrames(table[:150], table[150:], "paid").make_dataset(tmp_path, "mine", classes, {})
@@ -86,7 +86,7 @@ def test_classes_have_the_order_of_the_probability_columns(values, classes, want
 
 
 def test_attributions_are_matched_by_the_index_of_test():
-    table = loans()
+    table = make_loans()
     frames = DataFrames(table[:150], table[150:].set_axis([f"r{i}" for i in range(50)]), "paid")
     wide = pd.DataFrame({"age": [1.0, 2.0]}, ["r7", "r3"])
     assert frames.number_instances("mine", wide)["instance"].tolist() == [157, 153]
@@ -112,13 +112,13 @@ def test_attributions_are_matched_by_the_index_of_test():
     ],
 )
 def test_invalid_frame_is_refused(change, message, tmp_path):
-    table = loans()
+    table = make_loans()
     with pytest.raises(UserError, match=message):
         DataFrames(change(table[:150]), table[150:].assign(paid="no"), "paid").make_dataset(tmp_path, "mine", None, {})
 
 
 def test_model_gets_original_amounts_dates_and_infinite_numbers(tmp_path, caplog):
-    table = loans(120, seed=1)
+    table = make_loans(120, seed=1)
     table["start"] = pd.Timestamp("2022-01-01") + pd.to_timedelta(np.arange(120) % 50, unit="D")
     table["fee"] = [f"${1000 + i % 40:,}" for i in range(120)]
     table["ratio"] = np.where(np.arange(120) == 7, np.inf, np.arange(120) % 9 / 2)
@@ -141,7 +141,7 @@ def test_model_gets_original_amounts_dates_and_infinite_numbers(tmp_path, caplog
     ],
 )
 def test_values_that_share_a_code_are_refused(tmp_path, name, values, message):
-    table = loans(120, seed=1)
+    table = make_loans(120, seed=1)
     table[name] = values * 30
     with pytest.raises(UserError, match=message):
         given(DataFrames(table[:90], table[90:], "paid"), tmp_path)

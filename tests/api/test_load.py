@@ -13,8 +13,8 @@ from tests.report.test_page import FEWER, FOUR
 
 
 @pytest.fixture(scope="module")
-def folder(toy, made):
-    return made(toy, FOUR, *FEWER)
+def folder(toy, make_run):
+    return make_run(toy, FOUR, *FEWER)
 
 
 def test_tables_equal_the_files(folder):
@@ -28,8 +28,8 @@ def test_tables_equal_the_files(folder):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_training_data_in_the_folder_is_mentioned(toy, made, training):
-    folder = made(toy, FOUR, *FEWER, copy=True)
+def test_training_data_in_the_folder_is_mentioned(toy, make_run, training):
+    folder = make_run(toy, FOUR, *FEWER, copy=True)
     if not training:
         (folder / "training.parquet").unlink()
         reseal(folder)
@@ -53,18 +53,18 @@ def test_features_and_values_have_names(folder):
         ]
 
 
-def test_moved_embeddings_have_no_values(toy, made):
-    run = load(made(toy, "search=continuous", "explainer=[random,omission]", "metric=[c,recall]", "n_explain=10"))
+def test_moved_embeddings_have_no_values(toy, make_run):
+    run = load(make_run(toy, "search=continuous", "explainer=[random,omission]", "metric=[c,recall]", "n_explain=10"))
     assert run.counterfactuals["values"].isna().all() and run.counterfactuals["vectors"].notna().all()
 
 
-def test_figures_are_drawn_from_any_run(toy, made):
-    figures = load(made(toy, FOUR, *FEWER)).figures
+def test_figures_are_drawn_from_any_run(toy, make_run):
+    figures = load(make_run(toy, FOUR, *FEWER)).figures
     assert figures and all(np.isfinite(figure.get_figwidth()) for figure in figures.values())
 
 
-def test_notebook_output_is_escaped(toy, made):
-    folder = made(toy, FOUR, *FEWER, copy=True)
+def test_notebook_output_is_escaped(toy, make_run):
+    folder = make_run(toy, FOUR, *FEWER, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explainers"]["omission"] = "<script>alert(1)</script>"
     record["data"]["name"] = "<img src=x>"
@@ -75,8 +75,8 @@ def test_notebook_output_is_escaped(toy, made):
     assert shown.count("<tr") == shown.count("</tr>") > 5 and '<p class="note">' in shown
 
 
-def test_changed_or_incomplete_folder_is_refused(toy, made, tmp_path):
-    folder = made(toy, FOUR, *FEWER, copy=True)
+def test_changed_or_incomplete_folder_is_refused(toy, make_run, tmp_path):
+    folder = make_run(toy, FOUR, *FEWER, copy=True)
     (folder / "metrics.csv").write_text("")
     with pytest.raises(UserError, match="is not as the run left it"):
         load(folder)

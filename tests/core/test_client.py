@@ -20,12 +20,12 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.client import apply_edits, embed_features, embed_rows
 from cfeval_cli.errors import Failure
-from tests.problems import kept, labels, make_dataset, make_linear, open_client, problems
+from tests.problems import get_class_proba, make_dataset, make_linear, open_client, predict_labels, problems
 
 DATASET = make_dataset([3, 2])
 MODEL = make_linear(DATASET)
 CODES = DATASET.test.codes
-OF = labels(MODEL, CODES)
+OF = predict_labels(MODEL, CODES)
 ROWS = np.arange(len(CODES))
 
 # the first feature of row 1, or both of row 4, set to values
@@ -150,7 +150,8 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
 
     assert (one.predict_labels(codes) == two.predict_labels(codes)).all()
     for told in (one.predict_with_proba(codes, of), two.predict_with_proba(codes, of)):
-        assert (told[0] == labels(model, codes)).all() and told[1] == pytest.approx(kept(model, codes, of))
+        assert (told[0] == predict_labels(model, codes)).all()
+        assert told[1] == pytest.approx(get_class_proba(model, codes, of))
     assert one.predict_class_proba(codes, of) == pytest.approx(two.predict_class_proba(codes, of))
     assert one.predict_proba(codes) == pytest.approx(two.predict_proba(codes))
     assert (one.predict_proba(codes).argmax(axis=1) == one.predict_labels(codes)).all()
@@ -165,8 +166,8 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
         whole = apply_edits(codes, features, everyone, values)
         for made in (one, two):
             flips, left = made.evaluate_edits(codes, features, rows, values, of)
-            assert (flips == (labels(model, whole) != of[everyone])).all()
-            assert left == pytest.approx(kept(model, whole, of[everyone]))
+            assert (flips == (predict_labels(model, whole) != of[everyone])).all()
+            assert left == pytest.approx(get_class_proba(model, whole, of[everyone]))
 
     rows = rng.integers(0, n, 5)
     vectors = rng.normal(size=(5, k, 2))
@@ -289,8 +290,8 @@ def test_a_deleted_feature_never_reaches_a_model_without_embeddings(access):
 def test_a_model_with_embeddings_is_asked_about_deleted_features():
     for model in (MODEL, Pairs(MODEL)):
         codes = np.where(ROWS[:, None] % 2 == [0, 1], ABSENT, CODES).astype(np.int32)
-        assert (open_client(model).predict_labels(codes) == labels(MODEL, codes)).all()
-        assert open_client(model).predict_class_proba(codes, OF) == pytest.approx(kept(MODEL, codes, OF))
+        assert (open_client(model).predict_labels(codes) == predict_labels(MODEL, codes)).all()
+        assert open_client(model).predict_class_proba(codes, OF) == pytest.approx(get_class_proba(MODEL, codes, OF))
 
 
 @given(problems(absent=0.3), st.integers(0, 99))

@@ -15,13 +15,13 @@ from cfeval_cli.core.model import Access, BlackBox, ModelSpec
 from cfeval_cli.core.removal import Removal
 from cfeval_cli.core.truth import Truth
 from tests.problems import (
+    add_constraints,
     choose_features,
+    is_permitted,
     make_dataset,
     make_linear,
     make_mixed,
     make_task,
-    permitted,
-    with_constraints,
 )
 
 
@@ -68,19 +68,19 @@ def test_numbers_are_decoded_as_numbers_and_what_is_missing_as_nothing():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_where_a_value_may_go_is_what_the_constraint_says(seed):
-    dataset = with_constraints(make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4), seed)
+    dataset = add_constraints(make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4), seed)
     for j, feature in enumerate(dataset.features):
         codes = np.arange(len(feature.values), dtype=np.int32)
         told = feature.allows(codes[:, None], codes[None])
-        assert told.tolist() == [[permitted(feature, a, b) for b in codes] for a in codes]
+        assert told.tolist() == [[is_permitted(feature, a, b) for b in codes] for a in codes]
         first, last = dataset.find_reachable(j, codes)
         for own in codes:
             tried = dataset.candidates[j][first[own] : last[own]].tolist()
-            others = [v for v in dataset.candidates[j].tolist() if permitted(feature, own, v)]
+            others = [v for v in dataset.candidates[j].tolist() if is_permitted(feature, own, v)]
             assert tried == (others if feature.allowed_change == "any" else [v for v in others if v != own])
         allowed = dataset.find_allowed(j, codes)
         others = dataset.get_alternatives(j)
-        assert allowed.tolist() == [[a != b and permitted(feature, a, b) for b in others] for a in codes]
+        assert allowed.tolist() == [[a != b and is_permitted(feature, a, b) for b in others] for a in codes]
     assert dataset.is_changeable.tolist() == [feature.allowed_change != "none" for feature in dataset.features]
     asked = choose_features(dataset, 3, seed)
     asked[::2, -1] = NO_FEATURE

@@ -11,7 +11,17 @@ from cfeval_cli.core import ABSENT, NO_FEATURE, Access, HasEmbeddings, Probabili
 from cfeval_cli.core.explanation import mark_selected
 from cfeval_cli.core.without import compute_removal_effect
 from cfeval_cli.removal.marginal import Marginal
-from tests.problems import REMOVALS, labels, logit, make_dataset, make_linear, open_client, predicted, problems, sigmoid
+from tests.problems import (
+    REMOVALS,
+    logit,
+    make_dataset,
+    make_linear,
+    make_rows,
+    open_client,
+    predict_labels,
+    problems,
+    sigmoid,
+)
 
 WAYS = ("zero", "mask", "marginal")
 
@@ -38,7 +48,7 @@ def by_hand(dataset, model, row, label, gone, way):
 @given(problems(unknown=1), st.integers(0, 99), st.sampled_from(WAYS))
 def test_every_way_on_any_features_of_tables(problem, seed, way):
     dataset, model = problem
-    rows = predicted(dataset, model)
+    rows = make_rows(dataset, model)
     gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
     replacement = REMOVALS[way].fit(dataset, None)
     effect = compute_removal_effect(open_client(model, Access.PROBABILITY), rows, gone, replacement)
@@ -76,7 +86,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
         assert told[i].tolist() == [j in marked for j in range(dataset.n_features)]
         gone = (~told if keep else told)[[i]] & (row != ABSENT)
         seen.clear()
-        one = Rows(np.arange(1), codes[[i]], labels(model, codes[[i]]))
+        one = Rows(np.arange(1), codes[[i]], predict_labels(model, codes[[i]]))
         compute_removal_effect(open_client(Spy(), Access.PROBABILITY), one, gone, REMOVALS[way].fit(dataset, None))
         for edited in np.concatenate(seen):
             for j, code in enumerate(row):
@@ -90,7 +100,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
 def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
     dataset = make_dataset([9, 9, 9, 9], n=200)
     model = make_linear(dataset)
-    rows = predicted(dataset, model)
+    rows = make_rows(dataset, model)
     gone = np.random.default_rng(0).random(rows.codes.shape) < 0.6
     replacement = Marginal(draws=30).fit(dataset, None)
     effect = compute_removal_effect(open_client(model), rows, gone, replacement)
@@ -102,7 +112,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
         edited[:, features] = values
         p = model.predict_positive(edited) if rows.labels[i] == 1 else 1 - model.predict_positive(edited)
         assert left[i] == pytest.approx((p * weights).sum())
-        assert flips[i] == pytest.approx(((labels(model, edited) != rows.labels[i]) * weights).sum())
+        assert flips[i] == pytest.approx(((predict_labels(model, edited) != rows.labels[i]) * weights).sum())
     asked = []
 
     class Spy(Probabilistic, HasEmbeddings):
@@ -120,7 +130,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
 def test_nothing_removed_changes_nothing():
     for dataset in (make_dataset([3, 4], unknown=1), make_dataset([3, 4], unknown=1, absent=0.3)):
         model = make_linear(dataset)
-        rows = predicted(dataset, model)
+        rows = make_rows(dataset, model)
         for way in WAYS:
             gone = np.zeros(rows.codes.shape, dtype=bool)
             effect = compute_removal_effect(open_client(model), rows, gone, REMOVALS[way].fit(dataset, None))

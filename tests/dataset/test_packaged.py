@@ -10,7 +10,7 @@ from hydra.utils import instantiate
 
 from cfeval_cli.dataset.tabular import Table
 from cfeval_cli.errors import UserError
-from tests.inside import composed
+from tests.inside import compose_config
 
 # rows, numbers, categories, rows of the second class
 EXPECTED_COUNTS = {
@@ -25,7 +25,7 @@ EXPECTED_COUNTS = {
 
 
 def load_config(name):
-    return instantiate(composed(f"dataset={name}", "explainer=[random]").dataset, _convert_="all")
+    return instantiate(compose_config(f"dataset={name}", "explainer=[random]").dataset, _convert_="all")
 
 
 def test_every_packaged_table_is_tested():

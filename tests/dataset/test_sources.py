@@ -12,7 +12,7 @@ import pytest
 from cfeval_cli.dataset import sources
 from cfeval_cli.dataset.sources import File, Tar, Url, Wheel
 from cfeval_cli.errors import UserError
-from tests.conftest import serving
+from tests.conftest import serve
 
 GOOD = b"a,b\n1,2\n" * 500
 SHA = hashlib.sha256(GOOD).hexdigest()
@@ -41,7 +41,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site():
-    with serving(Handler) as address:
+    with serve(Handler) as address:
         yield address
 
 

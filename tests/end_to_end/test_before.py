@@ -25,8 +25,8 @@ SAME = ("n_explain=40", "resamples=200", "bounds=2000", "explainer.lime.n_sample
     ("name", "data", "more"),
     [("table", "toy", ["k=2"]), ("text", "toy_text", ["search=continuous", "search.steps=200"])],
 )
-def test_the_papers_definitions_give_what_they_gave(name, data, more, request, made):
-    folder = made(request.getfixturevalue(data), *PAPER, *SAME, *more)
+def test_the_papers_definitions_give_what_they_gave(name, data, more, request, make_run):
+    folder = make_run(request.getfixturevalue(data), *PAPER, *SAME, *more)
     for table in ("metrics", "correlations", "differences", "bounds"):
         then, now = pd.read_csv(BEFORE / name / f"{table}.csv"), pd.read_csv(folder / f"{table}.csv")
         if "subset" in now:  # which came later

@@ -14,7 +14,7 @@ from cfeval_cli.report.page import build
 from cfeval_cli.report.verdict import write_verdict
 from cfeval_cli.results.read import read_results
 from tests import inside
-from tests.conftest import LITTLE, SCORED, unless
+from tests.conftest import FEW_METRICS, SMALL_RUN, drop_overridden
 
 FOREST = """
 from pathlib import Path
@@ -70,7 +70,7 @@ def folder(toy, tmp_path, monkeypatch):
 
 
 def compute(toy, folder, *arguments):
-    usual = [*toy.arguments[2:], *unless(LITTLE, arguments), *unless([SCORED], arguments)]
+    usual = [*toy.arguments[2:], *drop_overridden(SMALL_RUN, arguments), *drop_overridden([FEW_METRICS], arguments)]
     return read_results(inside.run(folder / "run", *arguments, usual=usual, folder=folder / "conf"))
 
 
@@ -107,7 +107,7 @@ def test_model_with_labels_has_the_metrics_of_labels(toy, folder):
 
 def test_model_of_three_classes(toy, folder):
     few = ["n_explain=15", "explainer=[random,omission,lime]", *FEWER_SAMPLES[:1], "k=2", "truth.shapley.budget=500"]
-    data = ["dataset=wine", "dataset.candidates=8", f"data_dir={folder / 'data'}", *LITTLE, SCORED]
+    data = ["dataset=wine", "dataset.candidates=8", f"data_dir={folder / 'data'}", *SMALL_RUN, FEW_METRICS]
     inside.run(folder / "run", *data, *few, "model=forest", folder=folder / "conf")
     assert len(json.loads((folder / "run" / "dataset.json").read_text())["classes"]) == 3
     assert pd.read_csv(folder / "run" / "metrics.csv").query("metric == 'c_soft'")["value"].notna().all()

@@ -22,29 +22,29 @@ def script(toy, tmp_path):
     return write
 
 
-def test_a_constant_model_has_an_answer_that_says_that_nothing_differs(toy, made, script):
-    folder = made(toy, *script("return np.tile([0.25, 0.75], (len(rows), 1))"), *FEW, "n_explain=40")
+def test_a_constant_model_has_an_answer_that_says_that_nothing_differs(toy, make_run, script):
+    folder = make_run(toy, *script("return np.tile([0.25, 0.75], (len(rows), 1))"), *FEW, "n_explain=40")
     for answer in recommendation(folder).values():
         assert answer["explainer"] is None and not answer["reference"]["decides"]
     assert re.search("have the same value on|Inconclusive", (folder / "tables.md").read_text())
 
 
-def test_a_class_that_is_never_predicted_is_no_reason_to_fail(toy, made, script):
-    folder = made(toy, *script("p = 0.6 + 0.01 * (np.arange(len(rows)) * 0 + rows['shape'].eq('flat')); "
+def test_a_class_that_is_never_predicted_is_no_reason_to_fail(toy, make_run, script):
+    folder = make_run(toy, *script("p = 0.6 + 0.01 * (np.arange(len(rows)) * 0 + rows['shape'].eq('flat')); "
                                "return np.column_stack([1 - p, p])"), *FEW, "n_explain=40")  # fmt: skip
     record = json.loads((folder / "run.json").read_text())
     assert record["status"] == "complete" and set(recommendation(folder)) == {"contribution", "change"}
 
 
-def test_one_feature_leaves_nothing_to_choose(toy, made):
-    folder = made(toy, "model=tree", "~dataset.features.shape", "~dataset.features.colour", "~dataset.features.weight",
-                  *FEW)  # fmt: skip
+def test_one_feature_leaves_nothing_to_choose(toy, make_run):
+    without = [f"~dataset.features.{name}" for name in ("shape", "colour", "weight")]
+    folder = make_run(toy, "model=tree", *without, *FEW)
     for answer in recommendation(folder).values():
         assert answer["explainer"] is None
 
 
-def test_where_nothing_may_change_nothing_would_change_it(toy, made):
-    folder = made(toy, "model=tree", "+dataset.immutable=[size,shape,colour,weight]", *FEW, "n_explain=40")
+def test_where_nothing_may_change_nothing_would_change_it(toy, make_run):
+    folder = make_run(toy, "model=tree", "+dataset.immutable=[size,shape,colour,weight]", *FEW, "n_explain=40")
     result = recommendation(folder)
     assert result["change"]["explainer"] is None
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"

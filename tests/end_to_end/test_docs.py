@@ -12,7 +12,7 @@ import pytest
 from cfeval_cli.report.verdict import write_verdict
 from cfeval_cli.results.read import read_results
 from tests import inside
-from tests.conftest import SCORED, unless
+from tests.conftest import FEW_METRICS, drop_overridden
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "add").glob("*.md"))
 GROUPS = {"model", "explainer", "truth", "removal", "metric", "distance", "search"}
@@ -51,8 +51,8 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
     more += ["bounds=0", "explainer_stability=0", "reparametrisations=0", "n_explain=20"]
     words = shlex.split(command)[2:]
     chosen = [
-        *unless([SCORED], words),
-        *unless(["truth=[shapley,contrast,signed]"], words),
+        *drop_overridden([FEW_METRICS], words),
+        *drop_overridden(["truth=[shapley,contrast,signed]"], words),
     ]
     assert not any(word.startswith("dataset=") for word in words)
     words += [*chosen, *more, *toy.arguments[2:]]

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import cfeval
+from tests.conftest import run_cfeval
 
 LITTLE = ("explainer=[random,lr]", "n_explain=20", "resamples=100", "bounds=0", "n_jobs=1")
 
@@ -30,9 +30,9 @@ def test_jobs_in_other_processes_share_the_cache_are_gathered_and_go_on(toy, tmp
     before = (there / "0" / "run.json").read_bytes()
     shutil.rmtree(there / "1")
     again = ("run", "--resume", str(there), *toy.arguments, f"cache.folder={cache}")
-    told = cfeval(*again, cwd=tmp_path, code=2).stderr
+    told = run_cfeval(*again, cwd=tmp_path, code=2).stderr
     assert f"was started with {other}. This is not accepted from a folder" in told
-    cfeval(*again, other, cwd=tmp_path)
+    run_cfeval(*again, other, cwd=tmp_path)
     assert (there / "0" / "run.json").read_bytes() == before
     assert (there / "1" / "metrics.csv").read_bytes() == (alone / "1" / "metrics.csv").read_bytes()
     with (there / "1" / "costs.csv").open() as file:

@@ -10,8 +10,8 @@ from cfeval_cli.results.read import read_results
 
 
 @pytest.fixture(scope="module")
-def run(loans, made):
-    return made(loans, "explainer=[random,omission,lr]", "k=2", "n_explain=10", "metric=core")
+def run(loans, make_run):
+    return make_run(loans, "explainer=[random,omission,lr]", "k=2", "n_explain=10", "metric=core")
 
 
 def page(folder):
@@ -44,10 +44,10 @@ def test_numbers_stay_numbers_and_edits_are_among_the_candidates(run, loans):
     assert "income" in page(run)
 
 
-def test_constraints_hold_and_explanations_that_cannot_flip_are_counted(loans, made):
+def test_constraints_hold_and_explanations_that_cannot_flip_are_counted(loans, make_run):
     constraints = ["+dataset.immutable=[home]", "+dataset.only={age: up}"]
     few = ("n_explain=30", "metric=[c,recall]", "resamples=0")
-    folder = made(loans, "explainer=[lr,random]", *constraints, *few)
+    folder = make_run(loans, "explainer=[lr,random]", *constraints, *few)
     described = json.loads((folder / "dataset.json").read_text())
     assert [feature.get("moves") for feature in described["features"]] == ["up", None, "none"]
     own = pd.read_parquet(folder / "instances.parquet").set_index("instance")["codes"]

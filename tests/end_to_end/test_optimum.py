@@ -13,7 +13,7 @@ from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.search import search_counterfactuals
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from tests.inside import planned
+from tests.inside import make_plan
 
 # trained in a tenth of the time, to nearly the same accuracy
 QUICK = ("model.max_epochs=3", "model.batch_size.text=256", "model.learning_rate.text=0.004")
@@ -24,7 +24,7 @@ def study(request, adults):
     """A sample of instances and the trained white box."""
     many = 60 if request.param == "adults" else 12  # among so many words every search takes its time
     overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", "truth=[signed]"]
-    made = planned(*overrides, f"n_explain={many}", *QUICK, f"data_dir={adults}")
+    made = make_plan(*overrides, f"n_explain={many}", *QUICK, f"data_dir={adults}")
     try:
         made.dataset.fetch(adults)
     except UserError as error:
@@ -75,7 +75,7 @@ def test_the_white_box_reaches_the_papers_accuracy_and_the_data_have_its_size(st
     if not data.origin["complete"]:
         assert data.origin["rows_used"] == 8356
         return  # the paper's figure is for the whole
-    model = planned(f"dataset={data.name}").model.fit(data, 0)
+    model = make_plan(f"dataset={data.name}").model.fit(data, 0)
     accuracy = train.measure_quality(model, data)[0]["accuracy"]["test"]
     assert accuracy >= data.reference["test_accuracy"]
     used = sum(len(split) for split in (data.train, data.validation, data.test))

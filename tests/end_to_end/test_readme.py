@@ -12,9 +12,9 @@ import pytest
 from cfeval_cli.report import plots, recommendation, verdict
 from cfeval_cli.results.recommendation import parse_recommendation
 from cfeval_cli.statistics.findings import Findings
-from tests.conftest import cfeval, only_run
+from tests.conftest import find_only_run, run_cfeval
 from tests.end_to_end import shown
-from tests.inside import composed
+from tests.inside import compose_config
 from tests.records import make_record
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def test_every_command_that_is_shown_is_one_that_hydra_composes():
         arguments = [re.sub(r"^([\w.]+=)(\w+)(,\w+)+$", r"\1\2", re.sub(r"=range\(\d+\)$", "=1", a)) for a in arguments]
         arguments = [a for a in arguments if a not in ("--cfg", "job")]  # which is tried in test_cli.py
         # `loans` is a table of the user's own, see test_your_own.py
-        composed(*[a.replace("dataset=loans", "dataset=adults") for a in arguments])
+        compose_config(*[a.replace("dataset=loans", "dataset=adults") for a in arguments])
 
 
 def test_the_readme_is_read_in_a_minute_or_two_and_its_picture_is_small():
@@ -118,10 +118,10 @@ def test_the_picture_is_drawn_from_the_figures_that_are_kept(adults_kept):
 def test_the_commands_print_what_is_shown(name, adults, tmp_path):
     command, block = printed(f"cfeval run dataset={name}")
     words = [*shlex.split(command)[1:], "cache=off", "report=false", f"data_dir={adults}"]
-    done = cfeval(*words, "figures=[svg]", cwd=tmp_path, env={"COLUMNS": "80"})
+    done = run_cfeval(*words, "figures=[svg]", cwd=tmp_path, env={"COLUMNS": "80"})
     lines = [line for line in done.stdout.splitlines() if not line.startswith("Results:")]  # which ends with a path
     assert block in done.stdout and max(map(len, lines)) <= 80
-    folder = only_run(tmp_path)
+    folder = find_only_run(tmp_path)
     for file, body in getattr(shown, name)(folder).items():
         assert body == (shown.PLACE / file).read_text()
     if name == "adults":

@@ -17,10 +17,10 @@ from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.folder import RunFolder
 from tests import inside
-from tests.conftest import SCORED, only_run
+from tests.conftest import FEW_METRICS, find_only_run
 from tests.independent import recomputation
 from tests.independent.comparison import check_run
-from tests.inside import planned
+from tests.inside import make_plan
 
 ROOT = Path(__file__).parents[2]
 SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
@@ -39,9 +39,9 @@ RESULTS = {"bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfa
 
 
 @pytest.fixture(scope="module")
-def whole(toy, made):
+def whole(toy, make_run):
     """One run with six explainers, k = 2."""
-    return made(toy, SIX, *FAST, *WHOLE, *MORE)
+    return make_run(toy, SIX, *FAST, *WHOLE, *MORE)
 
 
 def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
@@ -119,7 +119,7 @@ def test_what_is_printed_is_what_is_stored(toy, tmp_path):
         "reparametrisations=1",
     )
     done = toy.run(*few, "metric=core", "resamples=100", cwd=tmp_path)
-    folder = only_run(tmp_path)
+    folder = find_only_run(tmp_path)
     assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == RESULTS
     assert (folder / ".hydra" / "config.yaml").exists()
     metrics = pd.read_csv(folder / "metrics.csv")
@@ -143,9 +143,9 @@ def results(folder):
     return {name: (folder / name).read_bytes() for name in names}
 
 
-def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, made, whole):
+def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, make_run, whole):
     reversed_six = "explainer=[lr,decision_boundary,anchor,lime,omission,random]"
-    folder = made(toy, reversed_six, *FAST, *WHOLE, *MORE)
+    folder = make_run(toy, reversed_six, *FAST, *WHOLE, *MORE)
     assert results(folder) == results(whole)
     ours, theirs = (np.load(folder / "model.npz", allow_pickle=False) for folder in (folder, whole))
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs.files)
@@ -154,24 +154,24 @@ def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, made
 @pytest.mark.slow  # the one above has the gist
 def test_the_same_seed_gives_the_same_bytes_with_another_order_of_sets(toy, tmp_path, whole):
     toy.run(SIX, *FAST, *WHOLE, *MORE, cwd=tmp_path, env={"PYTHONHASHSEED": "7"})
-    assert results(only_run(tmp_path)) == results(whole)
+    assert results(find_only_run(tmp_path)) == results(whole)
 
 
-def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, made):
+def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, make_run):
     chosen = {}
     for name, arguments in {
         "all": ["n_explain=null"],
         "one": ["n_explain=12"],
         "again": ["n_explain=12", "k=2"],
     }.items():
-        folder = made(toy, "explainer=lr", "metric=[recall]", "resamples=0", *arguments)
+        folder = make_run(toy, "explainer=lr", "metric=[recall]", "resamples=0", *arguments)
         chosen[name] = pd.read_parquet(folder / "instances.parquet")["instance"].tolist()
     assert chosen["one"] == chosen["again"] == sorted(chosen["one"])
     assert set(chosen["one"]) < set(chosen["all"])
     assert chosen["one"] not in (chosen["all"][:12], chosen["all"][-12:])
 
 
-def test_two_explainers_that_say_the_same_get_the_same_scores(toy, made):
+def test_two_explainers_that_say_the_same_get_the_same_scores(toy, make_run):
     """Omission by zero is lr (closed form); what the search draws at random must not tell them apart."""
     arguments = [
         "explainer=[omission,lr,random]",
@@ -180,15 +180,15 @@ def test_two_explainers_that_say_the_same_get_the_same_scores(toy, made):
         "k=2",
         "distance.space=embedding",
     ]
-    folder = made(toy, *arguments, "n_explain=20", "resamples=0")
+    folder = make_run(toy, *arguments, "n_explain=20", "resamples=0")
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
     pd.testing.assert_series_equal(metrics.xs("omission", level=2), metrics.xs("lr", level=2), check_exact=True)
 
 
 @pytest.mark.slow  # tests/reliability/test_shapes.py has the gist
-def test_an_explainer_that_follows_from_another_is_not_computed_again_and_costs_what_it_would(toy, made, monkeypatch):
+def test_explainer_derived_from_another_is_not_computed_again_and_has_the_same_costs(toy, make_run, monkeypatch):
     few = ("explainer.lime_absolute.n_samples=100", "n_explain=12")
-    alone = made(toy, "explainer=[lime_absolute,random]", *few)
+    alone = make_run(toy, "explainer=[lime_absolute,random]", *few)
     explain, asked = explain_stage.compute_explanations, []
 
     def told(job, *rest, **more):
@@ -196,7 +196,7 @@ def test_an_explainer_that_follows_from_another_is_not_computed_again_and_costs_
         return explain(job, *rest, **more)
 
     monkeypatch.setattr(explain_stage, "compute_explanations", told)
-    both = made(toy, "explainer=[lime,lime_absolute,random]", *few, "explainer.lime.n_samples=100")
+    both = make_run(toy, "explainer=[lime,lime_absolute,random]", *few, "explainer.lime.n_samples=100")
     assert asked == ["random", "lime"]
     frames = [pd.read_parquet(folder / "explanations.parquet") for folder in (alone, both)]
     mine = [frame[frame["explainer"] == "lime_absolute"].reset_index(drop=True) for frame in frames]
@@ -207,12 +207,12 @@ def test_an_explainer_that_follows_from_another_is_not_computed_again_and_costs_
     assert costs[1]["explainer", "lime_absolute"] == costs[1]["explainer", "lime"]
 
 
-def test_incomplete_explanations_are_skipped_filled_or_kept(toy, made):
+def test_incomplete_explanations_are_skipped_filled_or_kept(toy, make_run):
     seen, edits = {}, {}
     for how in ("skip", "random", "keep"):
         # lr covers all, so that decision_boundary's own instances are the common ones
         few = ("explainer=[decision_boundary,lr]", "k=2", "resamples=0", "metric=[validity,recall]")
-        folder = made(toy, *few, f"incomplete={how}")
+        folder = make_run(toy, *few, f"incomplete={how}")
         seen[how] = pd.read_csv(folder / "metrics.csv").query(
             "explainer == 'decision_boundary' and metric == 'validity'"
         )
@@ -235,10 +235,10 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(toy, made):
         assert seen[how]["coverage"].tolist() == pytest.approx([(told >= 2).mean()] * 2)
 
 
-def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, made):
+def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, make_run):
     arguments = ["explainer.decision_boundary.n_samples=1", "explainer.decision_boundary.max_edits=1", "k=2"]
     few = ("n_explain=10", "metric=[c,recall]", "resamples=0")
-    folder = made(toy, "explainer=[decision_boundary,lr,random]", *arguments, *few)
+    folder = make_run(toy, "explainer=[decision_boundary,lr,random]", *arguments, *few)
     metrics, text = pd.read_csv(folder / "metrics.csv"), (folder / "tables.md").read_text()
     row = metrics.query("explainer == 'decision_boundary' and metric == 'c'").iloc[0]
     assert row["n"] == 0 and np.isnan(row["value"]) and row["note"] == "no usable explanation" and row["coverage"] == 0
@@ -246,9 +246,9 @@ def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, made):
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mahalanobis", "constant"])
-def test_other_distances(toy, made, distance):
+def test_other_distances(toy, make_run, distance):
     few = ("explainer=[random,lr]", "n_explain=20", "metric=[proximity,c,recall]", "truth=[signed]", "resamples=0")
-    folder = made(toy, *few, f"distance={distance}", "k=2")
+    folder = make_run(toy, *few, f"distance={distance}", "k=2")
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
     found = pd.read_parquet(folder / "counterfactuals.parquet")
     for (explainer, access), group in found.groupby(["explainer", "access"]):
@@ -280,7 +280,7 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults):
             numbers = cells.astype(float).to_numpy()[:, None]
             cells = QuartileDiscretizer(numbers, [], ["x"]).discretize(numbers)[:, 0].astype(int)
         expected.append(np.asarray(cells))
-    dataset = planned().dataset.load(adults, 0)
+    dataset = make_plan().dataset.load(adults, 0)
     names = [feature.values for feature in dataset.features]
     assert len(dataset.test) == 1569
     ids, codes = dataset.test.ids, dataset.test.codes
@@ -321,7 +321,7 @@ def test_adults_from_end_to_end(adults, tmp_path, caplog):
 @pytest.mark.slow
 def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
     explainers = "explainer=[random,omission,decision_boundary,lr]"
-    words = ("cache=off", "k=2", "distance.space=embedding", f"data_dir={adults}", "access=probability", SCORED)
+    words = ("cache=off", "k=2", "distance.space=embedding", f"data_dir={adults}", "access=probability", FEW_METRICS)
     folder = inside.run(tmp_path, explainers, *words)
     ours = pd.read_csv(folder / "metrics.csv").query("variant != 'label'")
     theirs = recomputation.recompute(folder)
@@ -346,7 +346,7 @@ def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_
 
     def computed(*more):
         """Whether the run was made again."""
-        plan, folder = planned(*usual, *fixed, *more, folder=toy.folder / "conf"), RunFolder(tmp_path / "run", [])
+        plan, folder = make_plan(*usual, *fixed, *more, folder=toy.folder / "conf"), RunFolder(tmp_path / "run", [])
         if with_results := pipeline.run(plan, folder, Progress()):
             folder.finish()
         return with_results

@@ -8,13 +8,13 @@ import pytest
 
 from cfeval_cli.errors import UserError
 from tests import inside
-from tests.conftest import LITTLE
+from tests.conftest import SMALL_RUN
 
 TRAINED = ("model.learning_rate.text=0.03", "model.max_epochs=6")  # as accurate as the default, in fewer epochs
 
 
-def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text, made):
-    folder = made(toy_text, "explainer=[random,omission,lr]", *TRAINED, "search=exact", "k=5", "metric=[c,recall]")
+def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text, make_run):
+    folder = make_run(toy_text, "explainer=[random,omission,lr]", *TRAINED, "search=exact", "k=5", "metric=[c,recall]")
     lengths = pd.read_parquet(folder / "instances.parquet")["codes"].map(lambda c: int((c != -1).sum()))
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'c'")
     assert 0 < (lengths >= 5).mean() < 1
@@ -24,9 +24,9 @@ def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text
     assert (told["features"].map(len).to_numpy() == np.tile(lengths, 3)).all()
 
 
-def test_not_converged_within_the_steps_is_told(toy_text, made):
+def test_not_converged_within_the_steps_is_told(toy_text, make_run):
     few = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20", "metric=[c,recall]"]
-    folder = made(toy_text, "explainer=[random,lr]", *TRAINED, *few)
+    folder = make_run(toy_text, "explainer=[random,lr]", *TRAINED, *few)
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'converged'")
     assert (metrics["value"] < 0.9).all()
     assert "Converged (gradient)" in (folder / "tables.md").read_text()
@@ -50,7 +50,7 @@ def test_bad_input_is_refused_before_anything_is_written(toy_text, tmp_path, mon
     (tmp_path / "broken.txt").write_text("the 1 2\nfilm 1\n")
     (tmp_path / "run").mkdir()
     with pytest.raises(UserError, match=message):
-        inside.run(tmp_path / "run", *toy_text.arguments[2:], *LITTLE, *arguments, folder=toy_text.folder / "conf")
+        inside.run(tmp_path / "run", *toy_text.arguments[2:], *SMALL_RUN, *arguments, folder=toy_text.folder / "conf")
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["broken.txt", "run"]
 
 
@@ -66,7 +66,7 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
     positive: {_target_: cfeval_cli.dataset.sources.File, name: whole.pos}
 """
     (conf / "toy_text.yaml").write_text(text.replace("corpora:\n", f"corpora:\n{whole}"))
-    little = [*LITTLE, *TRAINED, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]
+    little = [*SMALL_RUN, *TRAINED, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]
     little += ["truth=[signed]", "resamples=0"]
     (tmp_path / "run").mkdir()
     folder = inside.run(tmp_path / "run", *toy_text.arguments[2:], *little, folder=tmp_path / "conf")

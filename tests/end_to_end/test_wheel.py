@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import cfeval, only_run
+from tests.conftest import find_only_run, run_cfeval
 
 ROOT = Path(__file__).parents[2]
 BACKEND = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["build-backend"]
@@ -64,19 +64,19 @@ def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, t
     arguments = ["--config-dir", str(own), "dataset=toy", f"data_dir={toy.folder / 'data'}", "n_explain=10"]
     few = ["explainer=[lr,random,everything_but_colour]", "metric=[c,recall]", "truth=[signed]"]
     few += ["resamples=100", "explainer_stability=0", "bounds=0", "reparametrisations=0"]
-    cfeval("run", *arguments, *few, cwd=cwd, executable=installed)
-    there = {path.suffix for path in only_run(cwd).rglob("*")}
+    run_cfeval("run", *arguments, *few, cwd=cwd, executable=installed)
+    there = {path.suffix for path in find_only_run(cwd).rglob("*")}
     assert there >= {".svg", ".html", ".parquet", ".csv", ".md", ".tex"}  # all that is the default
-    record = json.loads((only_run(cwd) / "run.json").read_text())
+    record = json.loads((find_only_run(cwd) / "run.json").read_text())
     assert record["status"] == "complete" and record["git_commit"] is None
     assert record["explainers"] == {"random": "Random", "everything_but_colour": "Omission", "lr": "LR"}
     assert sorted(p.name for p in cwd.iterdir()) == ["outputs"]
 
 
 def test_help_completion_and_data_commands_work(installed, tmp_path):
-    explainers = cfeval("run", "--help", "explainer", cwd=tmp_path, executable=installed).stdout
+    explainers = run_cfeval("run", "--help", "explainer", cwd=tmp_path, executable=installed).stdout
     assert "\nagainst: Ground truth reversed" in explainers
-    assert "adult.data" in cfeval("data", "list", "adults", cwd=tmp_path, executable=installed).stdout
-    assert "findings" in cfeval("paper", "audit", cwd=tmp_path, executable=installed).stdout  # the figures are with it
+    assert "adult.data" in run_cfeval("data", "list", "adults", cwd=tmp_path, executable=installed).stdout
+    assert "findings" in run_cfeval("paper", "audit", cwd=tmp_path, executable=installed).stdout
     line = {"COMP_LINE": "cfeval run search=", "COMP_POINT": "18"}
-    assert "search=discrete" in cfeval("-sc", "query=bash", cwd=tmp_path, executable=installed, env=line).stdout
+    assert "search=discrete" in run_cfeval("-sc", "query=bash", cwd=tmp_path, executable=installed, env=line).stdout

@@ -17,7 +17,7 @@ from cfeval_cli.pipeline.context import select_explained_instances
 from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read_results
 from tests import inside
-from tests.conftest import cfeval
+from tests.conftest import run_cfeval
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
@@ -165,15 +165,15 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
     frame = loans(tmp_path)
     (tmp_path / "score.py").write_text(SCORE)
     onnx_model(frame, tmp_path / "model.onnx")
-    cfeval("data", "init", "loans.csv", "--label", "default", cwd=tmp_path)
-    cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", *FEW, cwd=tmp_path)
+    run_cfeval("data", "init", "loans.csv", "--label", "default", cwd=tmp_path)
+    run_cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", *FEW, cwd=tmp_path)
     rows = pd.read_csv(tmp_path / "explain_me.csv", index_col="instance")
     assert list(rows.columns) == FEATURES
     pd.testing.assert_frame_equal(rows, frame.loc[rows.index, FEATURES], check_names=False)
     rows.assign(age=1.0, income=3.0, home=2.0).to_csv(tmp_path / "shap.csv")
     own = "model=function model.path=score.py:predict_proba explainer.file.path=shap.csv explainer.lime.n_samples=200"
     line = f"run dataset=loans explainer=[random,omission,lr,lime,anchor,file] {own}"
-    done = cfeval(*shlex.split(line), *MORE, "hydra.run.dir=function", cwd=tmp_path)
+    done = run_cfeval(*shlex.split(line), *MORE, "hydra.run.dir=function", cwd=tmp_path)
     assert "Your configs: conf/dataset/loans.yaml" in done.stderr
     assert "Explainers not applicable: lr" in " ".join(done.stdout.split())
     _, coverage, _ = told(tmp_path / "function")
@@ -227,7 +227,7 @@ def test_classes_in_another_order_are_doubted(toy, tmp_path, monkeypatch, caplog
 
 
 def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypatch):
-    plan = inside.planned(*toy.arguments[2:], folder=toy.folder / "conf")
+    plan = inside.make_plan(*toy.arguments[2:], folder=toy.folder / "conf")
     ids = select_explained_instances(plan.dataset.load(plan.settings.data_dir, 0), 0, 40).ids
     frame = pd.DataFrame({"instance": ids, "size": 2.0, "colour": 1.0, "shape": -1.0, "weight": 0.0})
     frame[:30].to_csv(tmp_path / "some.csv", index=False)

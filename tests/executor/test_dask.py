@@ -17,7 +17,7 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.executor import dask
 from cfeval_cli.executor.dask import Dask
 from cfeval_cli.executor.local import Local
-from tests.conftest import CFEVAL, cfeval, environment
+from tests.conftest import CFEVAL, make_environment, run_cfeval
 from tests.executor.functions import (
     add,
     call_function,
@@ -145,7 +145,7 @@ def test_a_run_without_its_scheduler_is_resumed_on_this_machine(toy, tmp_path):
     few = ("explainer=[random,omission,lr]", "n_explain=40", "hydra.run.dir=run")
     with scheduler_and_worker(tmp_path) as (scheduler, address):
         command = [CFEVAL, "run", *toy.arguments, *few, *QUICK, "executor=dask", f"executor.scheduler={address}"]
-        run = subprocess.Popen([*command, "executor.min_seconds=0"], cwd=tmp_path, env=environment(),
+        run = subprocess.Popen([*command, "executor.min_seconds=0"], cwd=tmp_path, env=make_environment(),
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
         lines = []
         for line in run.stderr:
@@ -154,8 +154,8 @@ def test_a_run_without_its_scheduler_is_resumed_on_this_machine(toy, tmp_path):
                 scheduler.kill()
         assert run.wait() == 1
     assert "does not answer any more" in lines[-1] and "To continue: cfeval run --resume" in lines[-1]
-    cfeval("run", "--resume", "run", *toy.arguments, "executor=local", cwd=tmp_path)
-    cfeval("run", *toy.arguments, *few[:2], *QUICK, "hydra.run.dir=whole", cwd=tmp_path)
+    run_cfeval("run", "--resume", "run", *toy.arguments, "executor=local", cwd=tmp_path)
+    run_cfeval("run", *toy.arguments, *few[:2], *QUICK, "hydra.run.dir=whole", cwd=tmp_path)
     tables = [pd.read_csv(tmp_path / name / "metrics.csv") for name in ("run", "whole")]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
@@ -239,10 +239,10 @@ def test_wrong_settings_are_named(setting):
         Dask(**setting)
 
 
-def test_a_run_writes_the_same_bytes_as_on_this_machine(toy, made, cluster):
+def test_a_run_writes_the_same_bytes_as_on_this_machine(toy, make_run, cluster):
     few = ("explainer=[random,omission,decision_boundary,lr]", "explainer_stability=10")  # which import little
-    here = made(toy, *few)
-    there = made(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
+    here = make_run(toy, *few)
+    there = make_run(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
                  "executor.min_seconds=0")  # fmt: skip
     files = sorted(path.name for path in here.iterdir() if path.suffix in (".parquet", ".csv", ".npz"))
     files = [name for name in files if name != "costs.csv"]
@@ -251,11 +251,11 @@ def test_a_run_writes_the_same_bytes_as_on_this_machine(toy, made, cluster):
     assert costs(here) == costs(there)  # but for seconds
 
 
-def test_explanations_of_a_model_of_matrix_products_are_equal_to_the_documented_tolerance(toy, made, cluster):
+def test_explanations_of_a_model_of_matrix_products_are_equal_to_the_documented_tolerance(toy, make_run, cluster):
     """Sums in a matrix product may depend on how many rows there are, and on where they are in memory."""
     few = ("model=mlp", "model.max_epochs=3", "explainer=[omission,lime]", "explainer.lime.n_samples=100")
-    here = made(toy, *few)
-    there = made(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
+    here = make_run(toy, *few)
+    there = make_run(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
                  "executor.min_seconds=0")  # fmt: skip
     one, two = (pd.read_parquet(folder / "explanations.parquet") for folder in (here, there))
     assert len(one) == len(two) and one[["instance", "explainer"]].equals(two[["instance", "explainer"]])

@@ -6,13 +6,13 @@ import pytest
 from cfeval_cli.core import ABSENT, BlackBox, ModelSpec
 from cfeval_cli.explainer.against import Against
 from cfeval_cli.explainer.lr import Lr
-from tests.problems import TRUTHS, make_batch, make_dataset, make_text, open_client, random_linear
+from tests.problems import TRUTHS, draw_linear, make_batch, make_dataset, make_text, open_client
 
 
 @pytest.mark.parametrize("truth", TRUTHS)
 @pytest.mark.parametrize("dataset", [make_dataset([3, 2, 4, 5], n=30), make_text(n=30)], ids=["table", "text"])
 def test_order_is_the_reverse_of_the_ground_truth(truth, dataset):
-    model = random_linear(dataset, 1, 2)
+    model = draw_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
     told, reference = (one(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch) for one in (Against, Lr))
     for i, codes in enumerate(batch.codes):

@@ -8,14 +8,14 @@ from cfeval_cli.explainer import constant
 from cfeval_cli.explainer.constant import Constant
 from tests.problems import (
     TRUTHS,
-    by_feature,
-    importance,
-    labels,
+    compute_importance,
+    densify,
+    draw_linear,
     make_batch,
     make_dataset,
     make_text,
     open_client,
-    random_linear,
+    predict_labels,
 )
 
 
@@ -23,11 +23,11 @@ from tests.problems import (
 @pytest.mark.parametrize("dataset", [make_dataset([3, 2, 4, 5], n=30), make_text(n=30)], ids=["table", "text"])
 def test_scores_are_means_over_the_training_rows_with_the_feature(truth, dataset, monkeypatch):
     monkeypatch.setattr(constant, "_MAX_BATCH_ROWS", 7)
-    model = random_linear(dataset, 1, 2)
+    model = draw_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = by_feature(Constant(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.n_features)
+    told = densify(Constant(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.n_features)
     train = dataset.train.codes
-    every = importance(truth, model, dataset, train, labels(model, train))
+    every = compute_importance(truth, model, dataset, train, predict_labels(model, train))
     for j in range(dataset.n_features):
         mean = np.mean([every[i, j] for i in range(len(train)) if train[i, j] != ABSENT])
         there = batch.codes[:, j] != ABSENT
@@ -37,7 +37,7 @@ def test_scores_are_means_over_the_training_rows_with_the_feature(truth, dataset
 
 def test_all_instances_of_a_table_have_the_same_order():
     dataset = make_dataset([3, 2, 4, 5], n=30)
-    model = random_linear(dataset, 1, 2)
+    model = draw_linear(dataset, 1, 2)
     told = Constant(TRUTHS["shapley"]).fit(dataset, open_client(model))(make_batch(dataset, model))
     assert (told.features == told.features[0]).all() and (np.diff(told.scores[0]) <= 0).all()
     assert (

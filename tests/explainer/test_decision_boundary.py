@@ -9,17 +9,17 @@ from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Classifier, ModelSpec, P
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _draw_other_value, _prepare_distribution
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import (
-    labels,
+    add_constraints,
+    is_permitted,
     logit,
     make_batch,
     make_dataset,
     make_linear,
     make_mixed,
     open_client,
-    permitted,
+    predict_labels,
     problems,
     sigmoid,
-    with_constraints,
 )
 
 
@@ -30,7 +30,7 @@ def explain(explainer, dataset, model, access=Access.GRADIENT):
 
 def mixed(seed):
     dataset = make_mixed(seed, n=5, missing=0.2 * (seed % 2))
-    return with_constraints(dataset, seed) if seed % 3 else dataset, make_linear(dataset, seed=seed)
+    return add_constraints(dataset, seed) if seed % 3 else dataset, make_linear(dataset, seed=seed)
 
 
 @given(problems(absent=0.2, n=5) | st.integers(0, 99).map(mixed), st.sampled_from([None, 1, 2]))
@@ -46,7 +46,7 @@ def test_explanation_is_the_best_of_the_samples(problem, max_edits):
             edited = [j for j in range(len(row)) if sample[j] != row[j]]
             assert all(row[j] != ABSENT and dataset.frequencies[j][sample[j]] > 0 for j in edited)
             assert max_edits is None or len(edited) <= max_edits
-            assert all(permitted(dataset.features[j], row[j], sample[j]) for j in edited)
+            assert all(is_permitted(dataset.features[j], row[j], sample[j]) for j in edited)
             if (logit(model, sample) > 0) != (logit(model, row) > 0):
                 gap = sum(((model.tables[j][sample[j]] - model.tables[j][row[j]]) ** 2).sum() for j in edited)
                 flips.append((len(edited), gap, edited, sample))
@@ -128,7 +128,7 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
     told = explainer.fit(dataset, open_client(Black(), access))(batch)
     for i, row in enumerate(batch.codes):
         samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
-        flips = samples[labels(model, samples) != batch.labels[i]]
+        flips = samples[predict_labels(model, samples) != batch.labels[i]]
         named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         if not len(flips):
             assert named == []
@@ -139,7 +139,7 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
             alone = row.copy()
             alone[j] = best[j]
             if access == Access.LABEL:  # those that flip alone come first
-                assert score == float(labels(model, alone[None])[0] != batch.labels[i])
+                assert score == float(predict_labels(model, alone[None])[0] != batch.labels[i])
             else:
                 sign = 1 if batch.labels[i] == 1 else -1
                 assert score == pytest.approx(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, alone))))

@@ -7,7 +7,16 @@ import torch
 from cfeval_cli.core import ABSENT, Access
 from cfeval_cli.explainer.gradient_input import GradientInput
 from tests.explainer.test_gradients import against_the_others, bent, by_hand
-from tests.problems import WAYS, by_feature, importance, make_batch, make_dataset, make_text, open_client, random_linear
+from tests.problems import (
+    ALL_REMOVALS,
+    compute_importance,
+    densify,
+    draw_linear,
+    make_batch,
+    make_dataset,
+    make_text,
+    open_client,
+)
 
 
 @pytest.mark.parametrize("way", ["zero", "mean", "marginal", "mask"])
@@ -15,8 +24,8 @@ def test_captum_called_by_hand_gives_the_same(way):
     captum = pytest.importorskip("captum.attr")
     dataset = make_text(width=5, words=9, n=30, seed=1) if way == "mask" else make_dataset([3, 2, 4, 3], n=30, seed=1)
     model, batch = bent(dataset)
-    told = by_feature(
-        GradientInput(WAYS, way).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
+    told = densify(
+        GradientInput(ALL_REMOVALS, way).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
     )
     for i, codes in enumerate(batch.codes):
         forward = against_the_others(model, int(batch.labels[i]))
@@ -33,11 +42,11 @@ def test_captum_called_by_hand_gives_the_same(way):
 
 def test_on_the_white_box_it_is_truth_signed():
     for dataset in (make_dataset([3, 4, 2], n=40), make_text(n=40)):
-        model = random_linear(dataset, 2, 3)
+        model = draw_linear(dataset, 2, 3)
         batch = make_batch(dataset, model)
         there = batch.codes != ABSENT
-        told = by_feature(
-            GradientInput(WAYS).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
+        told = densify(
+            GradientInput(ALL_REMOVALS).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
         )
-        expected = importance("signed", model, dataset, batch.codes, batch.labels)
+        expected = compute_importance("signed", model, dataset, batch.codes, batch.labels)
         assert told[there] == pytest.approx(expected[there], abs=1e-9)

@@ -9,7 +9,7 @@ from cfeval_cli.explainer.gradient_input import GradientInput
 from cfeval_cli.explainer.gradients import GradientExplainer
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
 from cfeval_cli.model.linear import LinearModel
-from tests.problems import WAYS, by_feature, make_dataset, open_client
+from tests.problems import ALL_REMOVALS, densify, make_dataset, open_client
 
 BOTH = [GradientInput, IntegratedGradients]
 
@@ -67,7 +67,7 @@ def by_hand(dataset, model, codes, way):
     elif way == "mask":
         starts, weights = [np.stack([table[dataset.mask] for table in model.tables])], [1.0]
     else:
-        rows, weights = WAYS["marginal"].fit(dataset, None).sample(np.arange(dataset.n_features))
+        rows, weights = ALL_REMOVALS["marginal"].fit(dataset, None).sample(np.arange(dataset.n_features))
         starts = [np.stack([t[v] for t, v in zip(model.tables, row, strict=True)]) for row in rows]
     there = (codes != ABSENT)[:, None]
     return whole, [np.where(there, start, 0.0) for start in starts], weights
@@ -79,7 +79,7 @@ def test_a_model_of_several_classes_that_tells_probabilities_alone_is_explained_
     """Integrated gradients sum to the difference that they explain; gradient times input is a difference quotient."""
     dataset = make_dataset([3, 2, 4, 5], n=30, seed=seed)
     model, batch = bent(dataset)
-    told = by_feature(explainer(WAYS, "zero").fit(dataset, open_client(model, Access.GRADIENT))(batch), 4)
+    told = densify(explainer(ALL_REMOVALS, "zero").fit(dataset, open_client(model, Access.GRADIENT))(batch), 4)
     for i, codes in enumerate(batch.codes):
         forward = against_the_others(model, int(batch.labels[i]))
         whole, (start,), _ = by_hand(dataset, model, codes, "zero")
@@ -98,12 +98,13 @@ def test_a_model_of_several_classes_that_tells_probabilities_alone_is_explained_
 def test_a_removal_that_does_not_apply_is_refused(explainer):
     table = make_dataset([3, 2])
     with pytest.raises(ValueError, match=r"removal=mask: toy has no mask token. Use removal=auto"):
-        explainer(WAYS, "mask").check(ModelSpec(table, LinearModel))
+        explainer(ALL_REMOVALS, "mask").check(ModelSpec(table, LinearModel))
     for way in ("auto", "zero", "mean", "marginal"):
-        explainer(WAYS, way).check(ModelSpec(table, LinearModel))
-    assert "needs gradients in the embeddings" in explainer(WAYS).not_applicable_reason(ModelSpec(table, BlackBox))
+        explainer(ALL_REMOVALS, way).check(ModelSpec(table, LinearModel))
+    reason = explainer(ALL_REMOVALS).not_applicable_reason(ModelSpec(table, BlackBox))
+    assert "needs gradients in the embeddings" in reason
     with pytest.raises(ValueError, match="removal must be one of"):
-        explainer(WAYS, "burn")
+        explainer(ALL_REMOVALS, "burn")
 
 
 def test_base_class_is_abstract():

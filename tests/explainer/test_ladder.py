@@ -6,7 +6,7 @@ import pytest
 
 from cfeval_cli.explainer.ladder import Ladder, Rung
 from cfeval_cli.explainer.lr import Lr
-from tests.conftest import only_run
+from tests.conftest import find_only_run
 from tests.problems import TRUTHS, make_batch, make_dataset, make_linear, open_client
 
 SIGNED = TRUTHS["signed"]
@@ -60,10 +60,10 @@ def test_agreement_with_the_known_order_grows_with_the_number_of_instances(toy, 
         toy.run(
             "explainer=[random,lr,ladder]", "explainer.ladder.rungs=6", f"n_explain={size}", "resamples=200", cwd=cwd
         )
-        table = pd.read_csv(only_run(cwd) / "correlations.csv")
+        table = pd.read_csv(find_only_run(cwd) / "correlations.csv")
         ladder = table[table["family"] == "graded"]
         assert set(ladder["agreement"]) == {"order"} and set(ladder["truth"]) == {"shapley"}
-        metrics = pd.read_csv(only_run(cwd) / "metrics.csv")
+        metrics = pd.read_csv(find_only_run(cwd) / "metrics.csv")
         # of few instances no edit of some rung may flip: then it has no distance to a flip, and the others are ranked
         rungs = metrics[metrics["rung"].notna() & (metrics["variant"] != "mask")]
         silent = rungs[rungs["value"].isna()]
@@ -78,13 +78,13 @@ def test_agreement_with_the_known_order_grows_with_the_number_of_instances(toy, 
         named = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "shapley")].set_index("explainer")
         assert named.loc["ladder_1", "value"] == 1 and named.loc["lr", "rank"] == 1  # ranked apart from the rungs
         assert sorted(named["rank"].dropna())[0] == 1 and named["rung"].notna().sum() == 6
-        text = (only_run(cwd) / "tables.md").read_text()
+        text = (find_only_run(cwd) / "tables.md").read_text()
         assert "Truth 0.8" in text and "Graded: 6 control explainers that select the features of shapley" in text
         # the explainers' own table and ranks are what they are without a ladder
         alone = tmp_path / f"{size}-alone"
         alone.mkdir()
         toy.run("explainer=[random,lr]", f"n_explain={size}", "resamples=200", cwd=alone)
-        without = pd.read_csv(only_run(alone) / "metrics.csv")
+        without = pd.read_csv(find_only_run(alone) / "metrics.csv")
         pd.testing.assert_frame_equal(
             metrics[metrics["rung"].isna()].reset_index(drop=True), without, check_exact=True, check_dtype=False
         )

@@ -8,7 +8,16 @@ from cfeval_cli.explainer import nearest_truth
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.nearest_truth import NearestTruth
 from cfeval_cli.model.linear import LinearModel
-from tests.problems import TRUTHS, labels, make_batch, make_dataset, make_mixed, make_text, open_client, random_linear
+from tests.problems import (
+    TRUTHS,
+    draw_linear,
+    make_batch,
+    make_dataset,
+    make_mixed,
+    make_text,
+    open_client,
+    predict_labels,
+)
 
 
 def nearest(dataset, row):
@@ -33,12 +42,12 @@ def nearest(dataset, row):
 )
 def test_explanation_is_the_ground_truth_of_the_nearest_row_by_the_definition(dataset, monkeypatch):
     monkeypatch.setattr(nearest_truth, "_MAX_ARRAY_SIZE", 3 * len(dataset.train))
-    model = random_linear(dataset, 1, 2)
+    model = draw_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
     told = NearestTruth(TRUTHS["shapley"]).fit(dataset, open_client(model))(batch)
     rows = [nearest(dataset, row) for row in batch.codes]
     codes = dataset.train.codes[rows]
-    others = Batch(dataset.train.ids[rows], codes, labels(model, codes), seed=0, component="x")
+    others = Batch(dataset.train.ids[rows], codes, predict_labels(model, codes), seed=0, component="x")
     reference = Lr(TRUTHS["shapley"]).fit(dataset, open_client(model))(others)
     assert np.array_equal(told.features, reference.features) and np.array_equal(told.scores, reference.scores)
 

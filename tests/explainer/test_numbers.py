@@ -13,7 +13,7 @@ from cfeval_cli.explainer.anchor import Anchor, _merge_repeated
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.quartiles import bin_table
 from cfeval_cli.seeding import draw_seed, make_stream
-from tests.problems import labels, make_batch, make_linear, make_mixed, open_client
+from tests.problems import make_batch, make_linear, make_mixed, open_client, predict_labels
 
 ABOVE = 1e6  # where a missing number is put for the packages
 
@@ -75,7 +75,7 @@ def test_lime_gives_the_packages_coefficients(seed, missing):
             feature_selection="none",
             random_state=random,
         )
-        said = int(labels(model, row[None])[0])
+        said = int(predict_labels(model, row[None])[0])
         expected = package.explain_instance(
             as_numbers(dataset, row[None])[0],
             lambda rows: model.predict_proba(as_codes(dataset, rows)),
@@ -139,7 +139,7 @@ def test_anchor_gives_the_packages_rule(seed, missing):
         package.categorical_names.update(discretizer.names)
         np.random.seed(draw_seed(make_stream(7, "explainer.x", int(dataset.test.ids[i]))))  # noqa: NPY002
         rule = package.explain_instance(
-            as_numbers(dataset, row[None])[0], lambda x: labels(model, as_codes(dataset, x)), **settings
+            as_numbers(dataset, row[None])[0], lambda x: predict_labels(model, as_codes(dataset, x)), **settings
         )
         named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         assert named == list(dict.fromkeys(rule.features()))

@@ -17,7 +17,7 @@ from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import draw_seed, make_stream
-from tests.problems import REMOVALS, TRUTHS, labels, make_batch, open_client
+from tests.problems import REMOVALS, TRUTHS, make_batch, open_client, predict_labels
 
 WORDS = ("good", "n't", "--", "don't", "film", ".", ",", "bad", "it's", "the")
 MASK = len(WORDS)
@@ -167,7 +167,9 @@ def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
             rule = frozenset(told.features[i][told.features[i] != NO_FEATURE].tolist())
             ours[rule] = ours.get(rule, 0) + 1
             np.random.seed(seed)  # noqa: NPY002
-            found = package.explain_instance(SENTENCES[i], lambda t: labels(MODEL, from_strings(t)), batch_size=10)
+            found = package.explain_instance(
+                SENTENCES[i], lambda t: predict_labels(MODEL, from_strings(t)), batch_size=10
+            )
             rule = frozenset(found.features())
             theirs[rule] = theirs.get(rule, 0) + 1
         overlap = sum(min(ours.get(rule, 0), theirs.get(rule, 0)) for rule in ours | theirs)
@@ -205,7 +207,7 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
 def test_texts_of_unknown_words_or_of_one_word_are_explained():
     codes = np.full((2, 8), ABSENT, dtype=np.int32)
     codes[0, :3], codes[1, 0] = MASK, 2
-    both = Batch(np.arange(2), codes, labels(MODEL, codes), seed=0, component="x")
+    both = Batch(np.arange(2), codes, predict_labels(MODEL, codes), seed=0, component="x")
     for explainer in ALL:
         told = explainer.fit(replace(DATASET), open_client(MODEL, explainer.access))(both)
         assert set(told.features[1][told.features[1] != NO_FEATURE].tolist()) <= {0}

@@ -9,12 +9,12 @@ from cfeval_cli.core import NO_FEATURE, Batch
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.lime import Lime, _find_interval
 from cfeval_cli.seeding import draw_seed, make_stream
-from tests.problems import labels, make_batch, make_dataset, make_linear, open_client
+from tests.problems import make_batch, make_dataset, make_linear, open_client, predict_labels
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
 CODES = DATASET.test.codes[:12]
-LABELS = labels(MODEL, CODES)
+LABELS = predict_labels(MODEL, CODES)
 
 
 def batch(rows=slice(None), name="explainer.x"):
@@ -59,7 +59,7 @@ def test_lime_recovers_the_effects_of_a_nearly_linear_model():
     codes = DATASET.test.codes[:20]
     told = Lime(n_samples=4000).fit(DATASET, open_client(small))(make_batch(DATASET, small, 0, "l", slice(20)))
     for i, row in enumerate(codes):
-        sign = 1 if labels(small, codes)[i] else -1
+        sign = 1 if predict_labels(small, codes)[i] else -1
         for j, score in zip(told.features[i], told.scores[i], strict=True):
             effects = small.compute_value_effects(j, 1)
             others = DATASET.frequencies[j].copy()
@@ -75,7 +75,7 @@ def test_anchor_gives_the_packages_rule():
     for i, row in enumerate(CODES):
         np.random.seed(draw_seed(make_stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
         package = AnchorTabularExplainer(["no", "yes"], [f"f{j}" for j in range(5)], DATASET.train.codes, names)
-        rule = package.explain_instance(row, lambda x: labels(MODEL, x.astype(np.int32)), **settings)
+        rule = package.explain_instance(row, lambda x: predict_labels(MODEL, x.astype(np.int32)), **settings)
         named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         assert named == rule.features()
         if named:

@@ -15,15 +15,15 @@ from cfeval_cli.model.estimator import Estimator
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import (
-    by_feature,
-    importance,
-    kept,
+    compute_importance,
+    densify,
+    draw_linear,
+    get_class_proba,
     make_batch,
     make_dataset,
     make_mixed,
     make_text,
     open_client,
-    random_linear,
 )
 
 
@@ -48,7 +48,7 @@ PROBLEMS = {
 
 def setting(name, rows=4):
     dataset = PROBLEMS[name]
-    model = random_linear(dataset, 7, 3, scale=0.7)
+    model = draw_linear(dataset, 7, 3, scale=0.7)
     return dataset, model, make_batch(dataset, model, 3, "explainer.shap", slice(rows))
 
 
@@ -58,7 +58,7 @@ def asked(dataset, model, batch, i, background):
     rows = np.where(batch.codes[i] == ABSENT, ABSENT, background)
 
     def function(x):
-        return kept(model, np.asarray(x).astype(np.int32), np.full(len(x), label))
+        return get_class_proba(model, np.asarray(x).astype(np.int32), np.full(len(x), label))
 
     return function, rows, draw_seed(make_stream(3, "explainer.shap", int(batch.ids[i])))
 
@@ -66,7 +66,7 @@ def asked(dataset, model, batch, i, background):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_permutation_gives_the_packages_values(name):
     dataset, model, batch = setting(name)
-    told = by_feature(
+    told = densify(
         Shap("permutation", 30, 5).fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features
     )
     for i, codes in enumerate(batch.codes):
@@ -82,7 +82,7 @@ def test_permutation_gives_the_packages_values(name):
 def test_kernel_gives_the_packages_values(name, samples):
     dataset, model, batch = setting(name, 2)
     explainer = Shap("kernel", background=20, n_samples=samples)
-    told = by_feature(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features)
+    told = densify(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features)
     for i, codes in enumerate(batch.codes):
         function, rows, seed = asked(dataset, model, batch, i, coalitions.draw_background(dataset, 20, 0))
         np.random.seed(seed)  # noqa: NPY002
@@ -108,16 +108,16 @@ def shapley(value, size):
 @pytest.mark.parametrize("algorithm", ["kernel", "permutation"])
 def test_all_sets_or_many_orders_give_the_shapley_value(algorithm):
     dataset = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
-    model = random_linear(dataset, 4, 2)
+    model = draw_linear(dataset, 4, 2)
     batch = make_batch(dataset, model, rows=slice(3))
-    told = by_feature(Shap(algorithm, 15, 3000).fit(dataset, open_client(model, Access.PROBABILITY))(batch), 5)
+    told = densify(Shap(algorithm, 15, 3000).fit(dataset, open_client(model, Access.PROBABILITY))(batch), 5)
     rows = coalitions.draw_background(dataset, 15, 0)
     for i, codes in enumerate(batch.codes):
 
         def value(some, codes=codes, label=int(batch.labels[i])):
             edited = rows.copy()
             edited[:, [*some]] = codes[[*some]]
-            return kept(model, edited, np.full(len(rows), label)).mean()
+            return get_class_proba(model, edited, np.full(len(rows), label)).mean()
 
         assert told[i] == pytest.approx(shapley(value, 5), abs=1e-10 if algorithm == "kernel" else 4e-3)
 
@@ -126,7 +126,7 @@ def test_equal_rows_are_evaluated_once():
     """Against asking about every row, on random sets of features."""
     rng = np.random.default_rng(0)
     dataset = PROBLEMS["few"]
-    model, rows = random_linear(dataset, 1, 3), coalitions.draw_background(dataset, 40, 2)
+    model, rows = draw_linear(dataset, 1, 3), coalitions.draw_background(dataset, 40, 2)
     for codes in dataset.test.codes[:5]:
         door, features = open_client(model, Access.PROBABILITY), coalitions.find_differing_features(codes, rows)
         sets = rng.random((600, len(features))) < 0.5
@@ -141,15 +141,15 @@ def test_equal_rows_are_evaluated_once():
 @pytest.mark.parametrize("name", ["few", "text"])
 def test_linear_is_the_contribution_to_the_logit_of_the_truth_shapley(name):
     dataset, model, batch = setting(name, 10)
-    told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
-    reference = importance("shapley", model, dataset, batch.codes, batch.labels)
+    told = densify(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
+    reference = compute_importance("shapley", model, dataset, batch.codes, batch.labels)
     there = batch.codes != ABSENT
     assert told[there] == pytest.approx(reference[there], abs=1e-9)
 
 
 def test_linear_is_the_packages_on_embeddings():
     dataset, model, batch = setting("numbers", 6)
-    told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
+    told = densify(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
 
     def embedded(codes):
         return np.concatenate([model.embed_values(j, codes[:, j]) for j in range(dataset.n_features)], axis=1)
@@ -184,14 +184,14 @@ def test_tree_equals_the_package_and_auto_uses_it_if_values_sum_to_the_probabili
     estimator = getattr(pytest.importorskip(package), kind)(**CLASSIFIERS[name])
     dataset = make_mixed(1, n=80, categories=categories, numbers=4)
     model, batch = trained(estimator, dataset)
-    auto = by_feature(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.n_features)
+    auto = densify(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.n_features)
     rows = coalitions.draw_background(dataset, 40, 0)
     whole = model.predict_proba(batch.codes) - model.predict_proba(rows).mean(axis=0)
     assert auto.sum(axis=1) == pytest.approx(whole[np.arange(6), batch.labels], abs=2e-4)
     if categories and not set(np.unique(model.encode(rows)[:, :2]).tolist()) <= {0.0, 1.0} and _native(model):
         expected = Shap("permutation", 40).fit(dataset, open_client(model, Access.PROBABILITY))(batch)
         assert auto == pytest.approx(
-            by_feature(expected, dataset.n_features), abs=1e-12
+            densify(expected, dataset.n_features), abs=1e-12
         )  # the package knows no categories
         with pytest.raises(UserError, match=r"explainer\.shap\.algorithm=tree.*algorithm=auto"):
             Shap("tree", 40).fit(dataset, open_client(model))
@@ -215,7 +215,7 @@ def test_trees_without_some_features_are_explained_by_the_others(hidden):
     dataset = make_mixed(4, n=80, categories=0, numbers=4)
     blind = [dataset.features[j].name for j in hidden]
     model, batch = trained(RandomForestClassifier(6, max_depth=4), dataset, blind=blind)
-    told = by_feature(Shap("tree", 20).fit(dataset, open_client(model))(batch), dataset.n_features)
+    told = densify(Shap("tree", 20).fit(dataset, open_client(model))(batch), dataset.n_features)
     rows = coalitions.draw_background(dataset, 20, 0)
     sets = [
         frozenset(some)

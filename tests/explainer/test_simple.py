@@ -13,10 +13,10 @@ from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import (
+    ALL_REMOVALS,
     REMOVALS,
     TRUTHS,
-    WAYS,
-    importance,
+    compute_importance,
     logit,
     make_batch,
     make_dataset,
@@ -101,7 +101,7 @@ def test_lr_equals_the_ranking_of_the_ground_truth(definition):
     model = make_linear(dataset)
     told = explain(Lr(TRUTHS[definition], definition), dataset, model)
     batch = make_batch(dataset, model)
-    scores = importance(definition, model, dataset, batch.codes, batch.labels)
+    scores = compute_importance(definition, model, dataset, batch.codes, batch.labels)
     assert (told.features == find_top_k(scores, 3)).all()
 
 
@@ -114,9 +114,9 @@ def test_message_names_the_invalid_setting():
 
 def test_omission_is_not_applicable_instead_of_refused_with_sit_out():
     dataset, table = make_dataset([3, 2]), ModelSpec(make_dataset([3, 2]), LinearModel)
-    assert Omission(WAYS, "mask", "sit_out").not_applicable_reason(table) == "toy has no mask token"
-    assert Omission(WAYS, "mask").not_applicable_reason(table) is None  # it is refused
+    assert Omission(ALL_REMOVALS, "mask", "sit_out").not_applicable_reason(table) == "toy has no mask token"
+    assert Omission(ALL_REMOVALS, "mask").not_applicable_reason(table) is None  # it is refused
     for way in ("zero", "mean"):
-        assert Omission(WAYS, way, "sit_out").not_applicable_reason(table) is None
-        assert "needs" in Omission(WAYS, way, "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox))
-    assert Omission(WAYS, "marginal", "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox)) is None
+        assert Omission(ALL_REMOVALS, way, "sit_out").not_applicable_reason(table) is None
+        assert "needs" in Omission(ALL_REMOVALS, way, "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox))
+    assert Omission(ALL_REMOVALS, "marginal", "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox)) is None

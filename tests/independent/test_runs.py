@@ -23,9 +23,9 @@ FOREST = ("model=estimator", "model.estimator._target_=sklearn.ensemble.RandomFo
           "+model.estimator.n_estimators=3", "+model.estimator.max_depth=3")  # fmt: skip
 
 
-def test_all_explainers_and_metrics(toy, made):
+def test_all_explainers_and_metrics(toy, make_run):
     size = ("k=2", "n_explain=18", "resamples=200", "explainer_stability=6", "reparametrisations=2", "bounds=2000")
-    folder = made(toy, ALL_EXPLAINERS, *FAST, *size, "metric=core", "model.max_epochs=20")
+    folder = make_run(toy, ALL_EXPLAINERS, *FAST, *size, "metric=core", "model.max_epochs=20")
     values = check_run(folder)
     assert values["recall", "shapley", "lr"] == 1.0 and values["hit", "shapley", "lr"] == 1.0
     metrics = "comprehensiveness sufficiency dfr validity proximity c validity_soft c_soft recall hit coverage"
@@ -39,7 +39,7 @@ def test_all_explainers_and_metrics(toy, made):
 
 def get_prediction_function(data, *overrides, seed=0):
     """The model of such a run, trained again: what somebody has whose model is in no folder."""
-    plan = inside.planned(*data.arguments[2:], *overrides, folder=data.folder / "conf")
+    plan = inside.make_plan(*data.arguments[2:], *overrides, folder=data.folder / "conf")
     model = plan.model.fit(plan.dataset.load(plan.settings.data_dir, seed), seed)
     return lambda codes: model.predict_proba(codes.astype(np.int32))
 
@@ -60,9 +60,9 @@ def get_prediction_function(data, *overrides, seed=0):
     ],
     ids=lambda arguments: " ".join(one for one in arguments if one not in ADDITIVE[1:])[:50],
 )
-def test_models_stored_in_the_run_folder(toy, made, arguments):
+def test_models_stored_in_the_run_folder(toy, make_run, arguments):
     few = NO_LR if "model=tree" in arguments else FEW
-    folder = made(toy, *few, *arguments)
+    folder = make_run(toy, *few, *arguments)
     run = recomputation.Run(folder)
     assert not any(recomputation.beyond(run)(*pair) for pair in list_metrics(folder))
     check_run(folder)
@@ -76,9 +76,9 @@ def list_metrics(folder):
     return set(metrics.loc[metrics["value"].notna(), ["metric", "variant"]].itertuples(index=False, name=None))
 
 
-def test_model_that_is_only_evaluated(toy, made):
+def test_model_that_is_only_evaluated(toy, make_run):
     arguments = (*FOREST, "metric=core", "bounds=20", "explainer_stability=4")
-    folder = made(toy, *NO_LR, *arguments)
+    folder = make_run(toy, *NO_LR, *arguments)
     assert json.loads((folder / "run.json").read_text())["truths"]["shapley"]["how"].startswith("exact")
     ask = get_prediction_function(toy, *FOREST)
     check_run(folder, ask)
@@ -86,8 +86,8 @@ def test_model_that_is_only_evaluated(toy, made):
     check_tables(folder)
 
 
-def test_metrics_that_follow_from_the_run_folder_without_the_model(toy, made):
-    folder = made(toy, *NO_LR, *FOREST, "metric=core", "bounds=20", "explainer_stability=4")
+def test_metrics_that_follow_from_the_run_folder_without_the_model(toy, make_run):
+    folder = make_run(toy, *NO_LR, *FOREST, "metric=core", "bounds=20", "explainer_stability=4")
     values = check_run(folder)
     beyond = recomputation.beyond(recomputation.Run(folder))
     left = {metric for metric, variant, _ in values if not beyond(metric, variant)}
@@ -96,7 +96,7 @@ def test_metrics_that_follow_from_the_run_folder_without_the_model(toy, made):
     }  # fmt: skip
 
 
-def test_three_classes(toy, made, tmp_path):
+def test_three_classes(toy, make_run, tmp_path):
     words = ["dataset=wine", f"data_dir={tmp_path}", "model=additive", "model.bags=1", "model.max_rounds=50"]
     words += ["dataset.candidates=4", "metric=core", "explainer=[random,omission,lr]", "n_explain=4"]
     words += [
@@ -112,29 +112,29 @@ def test_three_classes(toy, made, tmp_path):
     check_run(inside.run(tmp_path / "run", *words, "n_jobs=1"))
 
 
-def test_numbers_with_constraints(loans, made):
+def test_numbers_with_constraints(loans, make_run):
     constraints = ("+dataset.immutable=[home]", "+dataset.only={age: up}")
     few = ("explainer=[random,omission]", "n_explain=6", "truth.shapley.budget=1000000")
-    values = check_run(made(loans, *few, *constraints, "model=tree", "metric=field", "k=2"))
+    values = check_run(make_run(loans, *few, *constraints, "model=tree", "metric=field", "k=2"))
     assert any(metric == "fixed" for metric, _, _ in values)
 
 
-def test_run_folder_without_training_rows(toy, made):
-    folder = made(toy, *FEW, "metric=core", "training=359")  # of 480
+def test_run_folder_without_training_rows(toy, make_run):
+    folder = make_run(toy, *FEW, "metric=core", "training=359")  # of 480
     assert not (folder / "training.parquet").exists()
     assert "training.parquet" not in validation.read_verified_record(folder).files
     values = check_run(folder)
     beyond = recomputation.beyond(recomputation.Run(folder))
     assert {variant for metric, variant, _ in values if beyond(metric, variant)} == {"marginal"}
-    assert (made(toy, *FEW, "metric=[recall]", "training=480") / "training.parquet").exists()
+    assert (make_run(toy, *FEW, "metric=[recall]", "training=480") / "training.parquet").exists()
 
 
-def test_correlations_over_seeds(toy, made, tmp_path):
+def test_correlations_over_seeds(toy, make_run, tmp_path):
     # rules have no order, so that not all metrics rank the same explainers
     few = ("explainer=[random,omission,anchor,decision_boundary,lr]", "n_explain=35", "reparametrisations=1")
     few += ("model.max_epochs=100",)  # after fewer some τ are so nearly the same that Student's test is unsure
     few += ("metric=[comprehensiveness,aopc,edits_to_flip,validity,validity_soft,c,recall,hit]",)
-    folders = [made(toy, *few, f"seed={seed}") for seed in range(3)]
+    folders = [make_run(toy, *few, f"seed={seed}") for seed in range(3)]
     gather(folders, tmp_path)
     told = pd.read_csv(tmp_path / "seeds_correlations.csv")
     told = told[(told["coefficient"] != "rho") & (told["agreement"] == "recall")]
@@ -161,10 +161,10 @@ def test_correlations_over_seeds(toy, made, tmp_path):
     ],
     ids=" ".join,
 )
-def test_other_settings(toy, made, arguments):
+def test_other_settings(toy, make_run, arguments):
     slow = {"metric=field", "search.max_batch_rows=7"} & set(arguments)
     many = 6 if slow else 31  # so that there are intervals
-    folder = made(toy, "explainer=[random,omission,decision_boundary,lr]", f"n_explain={many}", *arguments)
+    folder = make_run(toy, "explainer=[random,omission,decision_boundary,lr]", f"n_explain={many}", *arguments)
     values = check_run(folder)
     if "k=1" in arguments and not slow:
         lines = pd.read_csv(folder / "correlations.csv")
@@ -179,10 +179,10 @@ def test_other_settings(toy, made, arguments):
         assert values["recall", "signed", "omission"] == 1.0
 
 
-def test_numbers(loans, made):
+def test_numbers(loans, make_run):
     few = ("n_explain=10", "k=2", "reparametrisations=1", "metric=core")
-    check_run(made(loans, ALL_EXPLAINERS, *FAST, *few))
-    moved = made(loans, "explainer=[lr]", "search=continuous", "search.steps=100", "n_explain=8")
+    check_run(make_run(loans, ALL_EXPLAINERS, *FAST, *few))
+    moved = make_run(loans, "explainer=[lr]", "search=continuous", "search.steps=100", "n_explain=8")
     check_run(moved)
     assert pd.read_parquet(moved / "counterfactuals.parquet")["vectors"].notna().all()
 
@@ -203,10 +203,10 @@ def test_numbers(loans, made):
     ],
     ids=lambda a: " ".join(a[-2:]),
 )
-def test_texts(toy_text, made, arguments):
+def test_texts(toy_text, make_run, arguments):
     few = ["explainer=[random,omission,decision_boundary,lr]"] if ALL_EXPLAINERS not in arguments else FAST
     moved, fewer = "search=continuous" in arguments, "dataset.search_words=6" in arguments
-    folder = made(toy_text, *few, *TRAINED, "n_explain=10", *arguments)
+    folder = make_run(toy_text, *few, *TRAINED, "n_explain=10", *arguments)
     values, told = check_run(folder), (folder / "tables.md").read_text() if moved or fewer else ""
     assert ("6 words to search among" in told) == fewer
     assert ("comprehensiveness", "mask", "lr") in values and values["recall", "shapley", "lr"] == 1.0
@@ -219,7 +219,7 @@ def test_texts(toy_text, made, arguments):
 
 
 @pytest.mark.parametrize("search", ["continuous", "exact"])
-def test_searches_in_embedding_space(toy, made, search):
+def test_searches_in_embedding_space(toy, make_run, search):
     explainers = "explainer=[random,omission,decision_boundary,lr]"
-    values = check_run(made(toy, explainers, f"search={search}", "k=2", "n_explain=7"))
+    values = check_run(make_run(toy, explainers, f"search={search}", "k=2", "n_explain=7"))
     assert {variant for metric, variant, _ in values if metric == "c"} == {"gradient"}

@@ -6,7 +6,7 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Explanation, MetricInput, Probabilistic, Rows
 from cfeval_cli.seeding import make_stream
-from tests.problems import open_client, ready
+from tests.problems import fit_removals, open_client
 
 
 class InteractionModel(Probabilistic):
@@ -56,7 +56,7 @@ def make_inputs(dataset, model, k=1, seed=0, removals=None, access=Access.WHITE_
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset,
         model=open_client(model, access, padded=dataset.padded), features=features, k=k,
         complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits or {},
-        removals=ready(dataset, model, removals), truth={}, explanation=explanation, **more,
+        removals=fit_removals(dataset, model, removals), truth={}, explanation=explanation, **more,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from cfeval_cli.core.metric import fill_in_counts
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
 from tests.metric.inputs import InteractionModel, make_inputs
 from tests.metric.test_frozen import flips
-from tests.problems import make_dataset, make_linear, make_mixed, with_constraints
+from tests.problems import add_constraints, make_dataset, make_linear, make_mixed
 
 
 def find_smallest(dataset, model, inputs, i, longest):
@@ -25,7 +25,7 @@ def find_smallest(dataset, model, inputs, i, longest):
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.integers(1, 5))
 def test_score_is_exact_for_additive_models(seed, constrained, short, longest):
     if constrained:
-        dataset = with_constraints(make_mixed(seed, n=6, tried=3), seed)
+        dataset = add_constraints(make_mixed(seed, n=6, tried=3), seed)
     else:
         dataset = make_dataset([2, 3, 2, 3], n=6, seed=seed, absent=0.2)
     model = make_linear(dataset, seed)

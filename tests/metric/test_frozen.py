@@ -12,7 +12,7 @@ from cfeval_cli.core import ABSENT, AbsentScore, Access
 from cfeval_cli.metric.frozen import Frozen
 from cfeval_cli.search.discrete import Discrete
 from tests.metric.inputs import InteractionModel, make_inputs
-from tests.problems import make_dataset, make_linear, make_mixed, permitted, with_constraints
+from tests.problems import add_constraints, is_permitted, make_dataset, make_linear, make_mixed
 
 FIRST = Discrete("first")
 
@@ -21,7 +21,7 @@ def flips(dataset, model, row, label, features):
     """Return whether some permitted values of the features change the label."""
     present = [j for j in features if row[j] != ABSENT]
     options = [
-        {int(row[j]), *(v for v in dataset.candidates[j].tolist() if permitted(dataset.features[j], row[j], v))}
+        {int(row[j]), *(v for v in dataset.candidates[j].tolist() if is_permitted(dataset.features[j], row[j], v))}
         for j in present
     ]
     for values in product(*options):
@@ -35,7 +35,7 @@ def flips(dataset, model, row, label, features):
 @given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from(["additive", "crossed", "constrained"]))
 def test_score_equals_search_over_all_values(seed, k, kind):
     if kind == "constrained":
-        dataset = with_constraints(make_mixed(seed, n=6, tried=3), seed)
+        dataset = add_constraints(make_mixed(seed, n=6, tried=3), seed)
     else:
         dataset = make_dataset([2, 3, 2, 3], n=6, seed=seed, absent=0.2 if kind == "additive" else 0.0)
     model = InteractionModel(dataset, seed) if kind == "crossed" else make_linear(dataset, seed)

@@ -36,19 +36,19 @@ from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.search.discrete import Discrete
 from tests.problems import (
     TRUTHS,
-    importance,
-    labels,
+    add_constraints,
+    compute_importance,
+    fit_removals,
+    is_permitted,
     logit,
     make_dataset,
     make_linear,
     make_mixed,
+    make_rows,
     open_client,
-    permitted,
-    predicted,
+    predict_labels,
     problems,
-    ready,
     sigmoid,
-    with_constraints,
 )
 
 METRICS = [
@@ -97,12 +97,12 @@ def draw_inputs(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
     for i, row in enumerate(codes):
         present = rng.permutation(np.flatnonzero(row != ABSENT))[:k]
         features[i, : len(present)] = present
-    rows = predicted(dataset, model)
+    rows = make_rows(dataset, model)
     edited = codes.copy()
     for i, row_features in enumerate(features):
         for j in row_features[row_features != NO_FEATURE]:
             edited[i, j] = rng.integers(len(dataset.candidates[j]))
-    after = labels(model, edited)
+    after = predict_labels(model, edited)
     probabilities = np.array([probability(model, row, label) for row, label in zip(edited, rows.labels, strict=True)])
     distance = rng.random(n) + 0.1
     edits = {
@@ -113,7 +113,7 @@ def draw_inputs(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
 
 
 def make_inputs(dataset, model, features, edits, access=Access.WHITE_BOX):
-    rows = predicted(dataset, model)
+    rows = make_rows(dataset, model)
     return MetricInput(
         rows.ids,
         rows.codes,
@@ -125,15 +125,15 @@ def make_inputs(dataset, model, features, edits, access=Access.WHITE_BOX):
         k=features.shape[1],
         complete=(features != NO_FEATURE).all(axis=1),
         counterfactuals=edits,
-        removals=ready(dataset, model),
-        truth={name: importance(name, model, dataset, rows.codes, rows.labels) for name in TRUTHS},
+        removals=fit_removals(dataset, model),
+        truth={name: compute_importance(name, model, dataset, rows.codes, rows.labels) for name in TRUTHS},
     )
 
 
 def make_deletions(model, inputs):
     """Return the counterfactuals of deleting the selected features."""
     edited = np.where(mark_selected(inputs.codes, inputs.features), np.int32(ABSENT), inputs.codes)
-    after = labels(model, edited)
+    after = predict_labels(model, edited)
     probabilities = np.array([probability(model, row, label) for row, label in zip(edited, inputs.labels, strict=True)])
     return Counterfactuals(inputs.features, after, after != inputs.labels, np.ones(len(edited)), probabilities, edited)
 
@@ -298,7 +298,7 @@ def test_metrics_by_mask_are_absent_without_a_mask_token():
 @given(st.integers(0, 300), st.integers(1, 3))
 def test_explanation_is_fixed_if_no_feature_may_change(seed, k):
     plain = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
-    model, dataset = make_linear(plain, seed=seed), with_constraints(plain, seed)
+    model, dataset = make_linear(plain, seed=seed), add_constraints(plain, seed)
     features = np.stack([np.random.default_rng(seed + i).permutation(dataset.n_features)[:k] for i in range(6)])
     if k > 1:
         features[::2, -1] = NO_FEATURE
@@ -312,7 +312,7 @@ def test_explanation_is_fixed_if_no_feature_may_change(seed, k):
                 v
                 for j in features[i][features[i] != NO_FEATURE]
                 for v in dataset.get_alternatives(j)
-                if v != row[j] and permitted(dataset.features[j], row[j], v)
+                if v != row[j] and is_permitted(dataset.features[j], row[j], v)
             ]
             assert score.numerator[i] == (not others)
 

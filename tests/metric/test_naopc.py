@@ -22,7 +22,7 @@ from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
 from tests.metric.inputs import InteractionModel, compute_drop, compute_values, make_inputs
-from tests.problems import make_dataset, make_text, open_client, random_linear
+from tests.problems import draw_linear, make_dataset, make_text, open_client
 
 
 def compute_all_orders(model, inputs, fitted, i, sizes):
@@ -63,7 +63,7 @@ def predict_moved(model, inputs, vectors, i, removed):
 @pytest.mark.parametrize("seed", range(4))
 def test_sorted_effects_give_the_extremes_of_all_orders(seed):
     dataset = make_dataset([3, 2, 3, 2, 4, 2, 3], n=2, seed=seed, absent=0.1)
-    model = random_linear(dataset, seed, 2)
+    model = draw_linear(dataset, seed, 2)
     inputs = make_inputs(dataset, model, 1, seed, removals={"zero": Zero()})
     scores, aopc = compute_values(Naopc(), inputs)["del"], compute_values(Aopc(), inputs)["del"]
     for i, row in enumerate(inputs.codes):
@@ -78,7 +78,7 @@ def test_sorted_effects_give_the_extremes_of_all_orders(seed):
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_sorted_effects_are_exact_for_mean_and_mask_and_short_curves(seed, longest):
     dataset = make_dataset([3, 2, 3, 2], n=4, seed=seed)
-    model = random_linear(dataset, seed, 3)
+    model = draw_linear(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 1, seed, removals={"mean": Mean()})
     metric = Naopc(longest=longest)
     scores, aopc = compute_values(metric, inputs)["mean"], compute_values(Aopc(longest=longest), inputs)["mean"]
@@ -95,7 +95,7 @@ def test_sorted_effects_are_exact_for_mean_and_mask_and_short_curves(seed, longe
         ]
         assert scores[i] == pytest.approx((aopc[i] - min(means)) / (max(means) - min(means)), abs=1e-7)
     text = make_text(width=5, n=6, seed=seed)
-    model = random_linear(text, seed, 2)
+    model = draw_linear(text, seed, 2)
     inputs = make_inputs(text, model, 1, seed, removals={"mask": Mask()})
     metric = Naopc(shares=(0.3, 0.7))
     scores, aopc = compute_values(metric, inputs)["mask"], compute_values(Aopc(shares=(0.3, 0.7)), inputs)["mask"]
@@ -113,7 +113,7 @@ def test_sorted_effects_are_exact_for_mean_and_mask_and_short_curves(seed, longe
 def test_all_subsets_and_exhaustive_beam_find_the_extremes_of_all_orders(seed, additive):
     dataset = make_dataset([3, 2, 3, 2, 2], n=3, seed=seed, absent=0.1 * additive)
     assume(all(frequency.any() for frequency in dataset.frequencies))  # every feature has a value in training
-    model = random_linear(dataset, seed, 2) if additive else InteractionModel(dataset, seed, 3)
+    model = draw_linear(dataset, seed, 2) if additive else InteractionModel(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 1, seed, removals={"marginal": Marginal(4, 1)})
     fitted = inputs.removals["marginal"]
     aopc = compute_values(Aopc(longest=4), inputs)["marginal"]
@@ -216,7 +216,7 @@ def test_incomplete_orders_above_one_are_counted():
 @given(st.integers(0, 10_000), st.booleans())
 def test_numbered_edits_equal_plain_erasure(seed, mask):
     dataset = make_text(width=5, n=4, seed=seed) if mask else make_dataset([3, 2, 9, 2, 4], n=4, seed=seed, absent=0.1)
-    model = random_linear(dataset, seed, 2)
+    model = draw_linear(dataset, seed, 2)
     inputs = make_inputs(dataset, model, 1, seed, removals={"removal": Mask() if mask else Marginal(4, 1)})
     fitted, rows = inputs.removals["removal"], np.arange(len(inputs))
     whole = Lattice.build(dataset, fitted.replacement, 4)
@@ -261,7 +261,7 @@ def test_orders_found_with_few_draws_are_scored_with_all_draws(seed):
 def test_beam_search_is_exact_for_linear_logits(seed):
     """The best set of each size is the best set of the size before plus one feature, so that a beam finds it."""
     dataset = make_dataset([3, 2, 3, 2, 3, 3], n=6, seed=seed)
-    model = random_linear(dataset, seed, 2)
+    model = draw_linear(dataset, seed, 2)
     scores = [
         compute_values(Naopc(), make_inputs(dataset, model, 1, seed, removals={"zero": Zero()}, access=access))["del"]
         for access in (Access.GRADIENT, Access.PROBABILITY)

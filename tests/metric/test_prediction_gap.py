@@ -10,7 +10,7 @@ from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.prediction_gap import Pgi, Pgu
 from cfeval_cli.removal.marginal import Marginal
 from tests.metric.inputs import InteractionModel, compute_values, list_left, make_inputs
-from tests.problems import make_dataset, make_linear, ready
+from tests.problems import fit_removals, make_dataset, make_linear
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.integers(1, 3))
@@ -18,7 +18,7 @@ def test_gap_is_the_mean_over_draws(seed, additive, k):
     dataset = make_dataset([3, 2, 4, 3], n=8, seed=seed, absent=0.2 if additive else 0.0)
     model = make_linear(dataset, seed) if additive else InteractionModel(dataset, seed, 3)
     inputs = make_inputs(dataset, model, k, seed)
-    fitted = ready(dataset, model, {"marginal": Marginal(5, 3)})["marginal"]  # five draws have many combinations
+    fitted = fit_removals(dataset, model, {"marginal": Marginal(5, 3)})["marginal"]  # five draws have many combinations
     for metric, replaces_selected in ((Pgi(Marginal(5, 3)), True), (Pgu(Marginal(5, 3)), False)):
         gaps = compute_values(metric, inputs)["marginal"]
         for i, row in enumerate(inputs.codes):

@@ -18,7 +18,7 @@ from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
 from tests.metric.inputs import InteractionModel, compute_values, draw_sets, make_inputs
-from tests.problems import importance, make_dataset, random_linear
+from tests.problems import compute_importance, draw_linear, make_dataset
 
 quantus = pytest.importorskip("quantus", reason="quantus is not installed: `make test-compare` installs it")
 
@@ -77,7 +77,7 @@ class SharedProblem:
 def embedded(seed):
     """A logistic model on single numbers, removed by zero."""
     dataset = make_dataset([5] * WIDTH, n=10, seed=seed)
-    model = random_linear(dataset, seed, 1)
+    model = draw_linear(dataset, seed, 1)
     model = replace(model, tables=tuple(table.astype(np.float32).astype(np.float64) for table in model.tables))
     inputs = make_inputs(dataset, model, 2, seed, removals={"zero": Zero()})
     pixels = np.stack([model.embed_values(j, inputs.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
@@ -89,7 +89,7 @@ def embedded(seed):
 def usual(seed):
     """A logistic model on codes, whose embeddings become their means where Quantus puts -1."""
     dataset = make_dataset([3, 4, 2, 3, 5, 3], n=10, seed=seed)
-    model = random_linear(dataset, seed, 3)
+    model = draw_linear(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 2, seed, removals={"mean": Mean()})
     means = np.stack([dataset.frequencies[j] @ model.tables[j] for j in range(WIDTH)])
 
@@ -230,8 +230,8 @@ def test_dfr_is_one_minus_the_accuracy_of_road(make_problem, seed):
 def test_recall_and_hit(seed, k):
     """With the k most important features as the segmentation: share of the first k in it, and whether the first is."""
     problem = embedded(seed)
-    dataset, model = problem.inputs.dataset, random_linear(problem.inputs.dataset, seed, 1)
-    truth = importance("signed", model, dataset, problem.inputs.codes, problem.inputs.labels)
+    dataset, model = problem.inputs.dataset, draw_linear(problem.inputs.dataset, seed, 1)
+    truth = compute_importance("signed", model, dataset, problem.inputs.codes, problem.inputs.labels)
     inputs = replace(problem.inputs, k=k, features=problem.inputs.explanation.top_k(k), truth={"signed": truth})
     top_features = (np.argsort(np.argsort(-truth, axis=1), axis=1) < k).astype(int)
     actual = compute_values(Recall(), inputs)["signed"]

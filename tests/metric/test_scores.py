@@ -15,7 +15,7 @@ from cfeval_cli.metric.subsets import RandomSubsetMetric
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.zero import Zero
 from tests.metric.inputs import InteractionModel, compute_drop, compute_values, draw_sets, make_inputs
-from tests.problems import make_dataset, make_linear, random_linear
+from tests.problems import draw_linear, make_dataset, make_linear
 
 REMOVALS = {"zero": Zero(), "marginal": Marginal(4, 1)}
 
@@ -23,7 +23,7 @@ REMOVALS = {"zero": Zero(), "marginal": Marginal(4, 1)}
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.sampled_from([0.1, 0.25, 0.6]))
 def test_scores_equal_loops_over_the_sets(seed, additive, short, share):
     dataset = make_dataset([3, 2, 3, 2, 3], n=5, seed=seed, absent=0.2 if additive else 0.0)
-    model = random_linear(dataset, seed, 2) if additive else InteractionModel(dataset, seed, 3)
+    model = draw_linear(dataset, seed, 2) if additive else InteractionModel(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 1, seed, removals=REMOVALS, short=short)
     settings = {"subsets": 9, "share": share, "seed": 5}
     variants = {fitted.removal.variant: fitted for fitted in inputs.removals.values() if fitted.replacement is not None}
@@ -53,7 +53,7 @@ def test_infidelity_equals_captum():
     from captum.metrics import infidelity
 
     dataset = make_dataset([3, 4, 3, 2, 3], n=12, seed=3)
-    model = random_linear(dataset, 4, 1)
+    model = draw_linear(dataset, 4, 1)
     inputs = make_inputs(dataset, model, 1, removals={"zero": Zero()})
     actual = compute_values(Infidelity(subsets=20, share=0.4, seed=1), inputs)["del"]
     vectors = torch.as_tensor(np.stack([model.embed_values(j, inputs.codes[:, j])[:, 0] for j in range(5)], axis=1))

@@ -10,7 +10,7 @@ from cfeval_cli.metric.sparsity import Redundant, Sparsity
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
 from tests.metric.inputs import InteractionModel, compute_values, make_explanation, make_inputs
-from tests.problems import labels, make_dataset, make_linear, make_task
+from tests.problems import make_dataset, make_linear, make_task, predict_labels
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["first", "largest_drop"]))
@@ -76,5 +76,5 @@ def test_counts_of_moved_embeddings():
         for metric in (Sparsity(), Redundant())
         for score in metric.score(without_embeddings)
     )
-    assert labels(model, inputs.codes).tolist() == inputs.labels.tolist() and (inputs.codes != ABSENT).all()
+    assert predict_labels(model, inputs.codes).tolist() == inputs.labels.tolist() and (inputs.codes != ABSENT).all()
     assert counts[counterfactuals.flipped] == pytest.approx(counts[counterfactuals.flipped].round())

@@ -27,7 +27,7 @@ class Parity(Trainable, Classifier):
 
 
 def learned(seed=0):
-    plan = inside.planned("model=tree")
+    plan = inside.make_plan("model=tree")
     dataset = make_mixed(seed, n=80, categories=3, numbers=0)
     student = Distilled(Tree(min_leaf=1), Parity())
     return dataset, train.relabel_by_teacher(replace(plan, model=student), dataset, Off()), student
@@ -70,8 +70,8 @@ def test_teacher_must_be_trainable():
         Distilled(Tree(), 3)
 
 
-def test_a_run_tells_the_fidelity(toy, made):
-    folder = made(
+def test_a_run_tells_the_fidelity(toy, make_run):
+    folder = make_run(
         toy,
         "model=distilled",
         "+model.teacher.estimator.max_iter=5",

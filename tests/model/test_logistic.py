@@ -26,7 +26,7 @@ from cfeval_cli.model.embedding import compute_bins, make_adam_step
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.seeding import draw_seed, make_stream
-from tests.problems import labels, logit, make_dataset, make_linear, make_mixed, problems, sigmoid
+from tests.problems import logit, make_dataset, make_linear, make_mixed, predict_labels, problems, sigmoid
 
 
 @given(problems(absent=0.3))
@@ -36,7 +36,7 @@ def test_predictions_are_the_sum_written_out(problem):
     logits = [logit(model, row) for row in codes]
     assert model.predict_positive(codes) == pytest.approx([sigmoid(z) for z in logits])
     assert model.predict_proba(codes) == pytest.approx(np.array([[sigmoid(-z), sigmoid(z)] for z in logits]))
-    assert labels(model, codes).tolist() == [int(z > 0) for z in logits]
+    assert predict_labels(model, codes).tolist() == [int(z > 0) for z in logits]
     ones = np.ones(len(codes), int)
     for i, row in enumerate(codes):
         parts = [0.0 if c == ABSENT else model.weights[j] @ model.tables[j][c] for j, c in enumerate(row)]
@@ -131,8 +131,8 @@ def test_training_comes_near_the_model_that_made_the_labels():
     dataset, truth = noisy(2000)
     model = make().fit(dataset, 0)
     off = np.abs(model.predict_positive(dataset.test.codes) - truth.predict_positive(dataset.test.codes)).mean()
-    best = (labels(truth, dataset.test.codes) == dataset.test.labels).mean()
-    assert (labels(model, dataset.test.codes) == dataset.test.labels).mean() > best - 0.03
+    best = (predict_labels(truth, dataset.test.codes) == dataset.test.labels).mean()
+    assert (predict_labels(model, dataset.test.codes) == dataset.test.labels).mean() > best - 0.03
     assert off < 0.05
     frequencies = [freq @ table for freq, table in zip(dataset.frequencies, model.tables, strict=True)]
     assert model.means == pytest.approx(np.stack(frequencies))

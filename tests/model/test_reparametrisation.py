@@ -10,7 +10,7 @@ from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.model.reparametrisation import FACTOR, Group, compute_mean_vectors
 from cfeval_cli.seeding import make_stream
-from tests.problems import labels, logit, make_dataset, make_mixed, make_text, random_linear
+from tests.problems import draw_linear, logit, make_dataset, make_mixed, make_text, predict_labels
 
 ALL = ("constant", "orthogonal", "scale")
 
@@ -35,7 +35,7 @@ def means(dataset, tables):
 @given(st.integers(0, 10_000), st.integers(1, 5), st.booleans(), st.sets(st.sampled_from(ALL)))
 def test_no_prediction_moves_under_any_changes_of_tables_and_texts(seed, dim, text, wanted):
     dataset = make_text(width=4, words=9, seed=seed) if text else make_dataset([3, 2, 4], seed=seed)
-    model = random_linear(dataset, seed, dim)
+    model = draw_linear(dataset, seed, dim)
     assert isinstance(model, Reparametrisable)
     changes = [change for change in model.list_changes(padded=text) if change in wanted]
     codes = np.concatenate([dataset.train.codes, dataset.validation.codes, dataset.test.codes])
@@ -44,7 +44,7 @@ def test_no_prediction_moves_under_any_changes_of_tables_and_texts(seed, dim, te
         other = drawn(model, dataset, changes, number)
         assert np.abs(written_out(other, codes) - before).max() < 1e-9  # from embeddings, weights and bias
         assert np.abs(other.compute_logits(codes) - before).max() < 1e-9  # as the model adds up its effects
-        assert (labels(other, codes) == labels(model, codes)).all()
+        assert (predict_labels(other, codes) == predict_labels(model, codes)).all()
         assert other.means == pytest.approx(means(dataset, other.tables), abs=1e-9)
         assert len({id(table) for table in other.tables}) == len({id(table) for table in model.tables})
     assert (written_out(model, codes) == before).all()  # the model itself stays as it is
@@ -52,7 +52,7 @@ def test_no_prediction_moves_under_any_changes_of_tables_and_texts(seed, dim, te
 
 def test_the_constant_is_put_anywhere_between_the_lowest_and_the_highest_effect_and_taken_from_the_bias():
     dataset = make_dataset([3, 5, 2])
-    model = random_linear(dataset, 1, 4)
+    model = draw_linear(dataset, 1, 4)
     places = []
     for number in range(200):
         other = drawn(model, dataset, ["constant"], number)
@@ -75,7 +75,7 @@ def test_the_constant_is_put_anywhere_between_the_lowest_and_the_highest_effect_
 
 def test_the_orthogonal_part_is_redrawn_with_the_spread_that_it_had():
     dataset = make_dataset([4, 3])
-    model = random_linear(dataset, 2, 4)
+    model = draw_linear(dataset, 2, 4)
     spread = []
     for number in range(400):
         other = drawn(model, dataset, ["orthogonal"], number)
@@ -107,7 +107,7 @@ def test_numbers_of_a_bin_keep_one_vector_and_no_prediction_moves():
 
 def test_a_feature_of_its_own_is_scaled_by_one_factor_and_its_weights_against_it():
     dataset = make_dataset([4, 3])
-    model = random_linear(dataset, 3, 3)
+    model = draw_linear(dataset, 3, 3)
     factors = []
     for number in range(100):
         other = drawn(model, dataset, ["scale"], number)
@@ -121,7 +121,7 @@ def test_a_feature_of_its_own_is_scaled_by_one_factor_and_its_weights_against_it
 
 def test_a_shared_table_is_stretched_by_one_map_for_all_features():
     dataset = make_text(width=5, words=12)
-    model = random_linear(dataset, 4, 3)
+    model = draw_linear(dataset, 4, 3)
     for number in range(20):
         other = drawn(model, dataset, ["scale"], number)
         assert all(table is other.tables[0] for table in other.tables)
@@ -134,7 +134,7 @@ def test_a_shared_table_is_stretched_by_one_map_for_all_features():
 
 def test_a_change_is_drawn_alike_whichever_others_are_made():
     dataset = make_dataset([3, 4])
-    model = random_linear(dataset, 5, 4)
+    model = draw_linear(dataset, 5, 4)
     constant, together = drawn(model, dataset, ["constant"]), drawn(model, dataset, ALL)
     assert together.bias == constant.bias
     for j in range(2):
@@ -148,14 +148,14 @@ def test_a_change_is_drawn_alike_whichever_others_are_made():
 
 def test_what_can_be_changed_depends_on_rows_and_weights():
     table, text = make_dataset([3, 2]), make_text(width=4, words=6)
-    assert random_linear(table, 0, 3).list_changes(padded=False) == ALL
-    assert random_linear(table, 0, 1).list_changes(padded=False) == (
+    assert draw_linear(table, 0, 3).list_changes(padded=False) == ALL
+    assert draw_linear(table, 0, 1).list_changes(padded=False) == (
         "constant",
         "scale",
     )  # nothing is orthogonal to a number
-    assert random_linear(text, 0, 3).list_changes(padded=True) == ("scale",)  # four weights look everywhere
-    assert random_linear(text, 0, 6).list_changes(padded=True) == ("orthogonal", "scale")
-    model = random_linear(table, 0, 2)
+    assert draw_linear(text, 0, 3).list_changes(padded=True) == ("scale",)  # four weights look everywhere
+    assert draw_linear(text, 0, 6).list_changes(padded=True) == ("orthogonal", "scale")
+    model = draw_linear(table, 0, 2)
     blind = LinearModel(model.bias, np.zeros_like(model.weights), model.tables, model.means)
     assert blind.list_changes(padded=False) == ("orthogonal", "scale")
     other = drawn(blind, table, ALL)
@@ -164,7 +164,7 @@ def test_what_can_be_changed_depends_on_rows_and_weights():
 
 def test_groups_are_the_features_of_a_table_and_look_along_their_weights():
     text = make_text(width=3, words=5)
-    model = random_linear(text, 1, 5)
+    model = draw_linear(text, 1, 5)
     (group,) = Group.all(model.tables, model.weights, model.means)
     assert group.features.tolist() == [0, 1, 2] and not group.alone and group.unseen.shape == (5, 2)
     assert group.weights @ group.unseen == pytest.approx(np.zeros((3, 2)), abs=1e-12)

@@ -12,12 +12,12 @@ from cfeval_cli.core import ABSENT, ModelSpec
 from cfeval_cli.pipeline import bounds
 from cfeval_cli.pipeline.bounds import FeatureSetBounds, Objective, ScoredSets, compute_bounds
 from cfeval_cli.pipeline.context import create_context
-from tests.inside import planned
+from tests.inside import make_plan
 from tests.problems import logit, make_dataset, make_linear, sigmoid
 
 
 def make_context(dataset, model, *overrides):
-    plan = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides)
+    plan = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides)
     return create_context(plan.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
 
 
@@ -205,8 +205,8 @@ def test_instances_are_sampled_and_sets_are_scored_in_chunks(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)
-def test_explainers_of_a_run_are_between_the_bounds(toy, made, arguments):
-    folder = made(
+def test_explainers_of_a_run_are_between_the_bounds(toy, make_run, arguments):
+    folder = make_run(
         toy,
         "explainer=[random,omission,anchor,lr]",
         "explainer.anchor.threshold=0.8",
@@ -239,7 +239,7 @@ def test_explainers_of_a_run_are_between_the_bounds(toy, made, arguments):
     assert "Bounds of each metric" in text and "on which not all sets score the same" in " ".join(text.split())
 
 
-def test_without_bounds_there_is_no_file(toy, made):
-    folder = made(toy, "explainer=[random,lr]", "n_explain=5", "bounds=0", "metric=[recall]", "resamples=0")
+def test_without_bounds_there_is_no_file(toy, make_run):
+    folder = make_run(toy, "explainer=[random,lr]", "n_explain=5", "bounds=0", "metric=[recall]", "resamples=0")
     assert not (folder / "bounds.csv").exists()
     assert "place" not in pd.read_csv(folder / "metrics.csv")

@@ -25,7 +25,7 @@ from cfeval_cli.pipeline.truth import compute_truth
 from cfeval_cli.pipeline.verification import FROM_CACHE, FROM_WORKERS, draw_verified_instances
 from cfeval_cli.search.discrete import Discrete
 from tests import inside
-from tests.problems import choose_features, make_dataset, make_linear, predicted
+from tests.problems import choose_features, make_dataset, make_linear, make_rows
 
 DATASET = make_dataset([3, 4, 2, 3], n=70, seed=3)
 LINEAR = make_linear(DATASET, seed=4, scale=1)
@@ -52,7 +52,7 @@ class Labels(Classifier):
         return self.model.predict_proba(codes).argmax(axis=1)
 
 
-ROWS = predicted(DATASET, LINEAR)
+ROWS = make_rows(DATASET, LINEAR)
 # the model of a first run, that of a second run with the same cache, the executor, and the message
 CASES = {
     "cache": (Model(), Model(is_reversed=True), HERE, "from the cache, .* Use redo=true or cache=off"),
@@ -97,7 +97,7 @@ class Small(Discrete):
 class Truths:
     def compute(self, model, executor, cache):
         chosen = ("truth=[contrast,shapley]", "explainer=[random]", "reference=null")
-        plan = inside.planned("cache=off", *chosen).restrict_to(ModelSpec(DATASET, Model))
+        plan = inside.make_plan("cache=off", *chosen).restrict_to(ModelSpec(DATASET, Model))
         context = create_context(replace(plan, executor=executor), DATASET, model, cache)
         context = replace(context, rows=ROWS, subject_hash="the same")
         for name in plan.truths:

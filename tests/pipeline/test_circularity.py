@@ -16,15 +16,15 @@ from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.counterfactual import Validity, ValiditySoft
 from cfeval_cli.metric.ground_truth import Recall
 from cfeval_cli.pipeline.circularity import find_circular_truths, mark_circular_rows
-from tests.problems import REMOVALS, TRUTHS, WAYS, make_dataset
+from tests.problems import ALL_REMOVALS, REMOVALS, TRUTHS, make_dataset
 from tests.statistics.tables import tau
 
 EXPLAINERS = {
     "random": Random(),
     "lr": Lr(TRUTHS["signed"], "signed"),
     "shap": Shap(),
-    "omission": Omission(WAYS),
-    "deleting": Omission(WAYS, removal="zero"),
+    "omission": Omission(ALL_REMOVALS),
+    "deleting": Omission(ALL_REMOVALS, removal="zero"),
     "boundary": DecisionBoundary(),
 }
 METRICS = {one.name: one for one in (Comprehensiveness(), Validity(), ValiditySoft(), Recall())}
@@ -65,11 +65,11 @@ def test_metrics_are_circular_with_the_truths_they_measure(k):
     assert find_circular_truths(plan(k), SPEC, order()) == erasure | soft
 
 
-def test_a_run_marks_circular_rows_and_can_exclude_them_from_every_tau(toy, made):
+def test_a_run_marks_circular_rows_and_can_exclude_them_from_every_tau(toy, make_run):
     several = ["explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=15"]
     several += ["resamples=0", "model.max_epochs=10"]
     several.append("metric=[comprehensiveness,sufficiency,validity,validity_soft,recall]")
-    keep, drop = made(toy, *several), made(toy, *several, "circular=drop")
+    keep, drop = make_run(toy, *several), make_run(toy, *several, "circular=drop")
     metrics, other = (pd.read_csv(folder / "metrics.csv") for folder in (keep, drop))
     pd.testing.assert_frame_equal(metrics, other)  # values are what they are
     marked = metrics[metrics["circular"]]

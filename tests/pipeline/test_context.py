@@ -24,8 +24,8 @@ from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.model_checks import compute_predictions
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
 from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
-from tests.inside import planned
-from tests.problems import TRUTHS, importance, kept, labels, make_dataset, make_linear
+from tests.inside import make_plan
+from tests.problems import TRUTHS, compute_importance, get_class_proba, make_dataset, make_linear, predict_labels
 
 DATASET = make_dataset([3, 4, 2], n=30)
 MODEL = make_linear(DATASET)
@@ -34,7 +34,7 @@ MODEL = make_linear(DATASET)
 @pytest.fixture(scope="module")
 def plan():
     truths = "truth=[signed,shapley,contrast,absolute]"
-    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2", truths)
+    made = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2", truths)
     return made.restrict_to(ModelSpec(DATASET, type(MODEL)))
 
 
@@ -45,8 +45,8 @@ def changed(plan, **settings):
 def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
     context = create_context(plan, DATASET, MODEL)
     codes = DATASET.test.codes
-    assert (context.rows.codes == codes).all() and (context.rows.labels == labels(MODEL, codes)).all()
-    assert context.rows.probability == pytest.approx(kept(MODEL, codes, context.rows.labels))
+    assert (context.rows.codes == codes).all() and (context.rows.labels == predict_labels(MODEL, codes)).all()
+    assert context.rows.probability == pytest.approx(get_class_proba(MODEL, codes, context.rows.labels))
     assert context.probabilities == pytest.approx(MODEL.predict_proba(codes)) and context.subject_hash is not None
     assert set(context.distances) == {Access.LABEL, Access.PROBABILITY}
     assert {name: way.reason for name, way in context.removals.items() if way.replacement is None} == {
@@ -58,7 +58,7 @@ def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
     )
     assert len(some) == 9 and some == sorted(some) == again != other
     for name in TRUTHS:
-        assert (context.truth(name) == importance(name, MODEL, DATASET, codes, context.rows.labels)).all()
+        assert (context.truth(name) == compute_importance(name, MODEL, DATASET, codes, context.rows.labels)).all()
 
 
 def test_predictions_of_a_model_without_probabilities():
@@ -91,7 +91,7 @@ def test_counterfactuals_are_searched_at_each_level_and_counted(plan):
     assert edits[Access.LABEL].probability is None and edits[Access.PROBABILITY].probability is not None
     for found in edits.values():
         assert (found.codes[:, 1] == context.rows.codes[:, 1]).all()
-        assert (found.labels == labels(MODEL, found.codes)).all()
+        assert (found.labels == predict_labels(MODEL, found.codes)).all()
     assert all(context.ledger.rows[LedgerKey("search", "x", level)] > 30 for level in edits)
 
 
@@ -144,7 +144,7 @@ def test_incomplete_explanations_are_skipped_filled_or_evaluated(plan):
 
 
 def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
-    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "explainer_stability=9")
+    made = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "explainer_stability=9")
     made = made.restrict_to(ModelSpec(DATASET, type(MODEL)))
     context = create_context(made, DATASET, MODEL)
     part, rows = robustness.sample_instances(context)

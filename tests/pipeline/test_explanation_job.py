@@ -37,11 +37,11 @@ from cfeval_cli.pipeline.explanation_job import (
     compute_explanations,
     describe_invalid_explanation,
 )
-from tests.problems import make_dataset, make_linear, predicted
+from tests.problems import make_dataset, make_linear, make_rows
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=70, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
-ROWS = predicted(DATASET, MODEL)
+ROWS = make_rows(DATASET, MODEL)
 HERE = Local(n_jobs=1)
 
 

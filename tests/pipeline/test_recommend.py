@@ -15,7 +15,7 @@ from cfeval_cli.report.page.build import Report
 from cfeval_cli.results import read as folders
 from cfeval_cli.results.folder import RunFolder
 from tests import inside
-from tests.conftest import LITTLE
+from tests.conftest import SMALL_RUN
 
 CHOSEN = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
           "explainer.lime.n_samples=50", "truth.shapley.budget=60", "judge=[tree]", "judge.tree.distill=true",
@@ -23,8 +23,8 @@ CHOSEN = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,o
 
 
 @pytest.fixture(scope="module")
-def run(toy, made):
-    return made(toy, *CHOSEN, "n_explain=30")
+def run(toy, make_run):
+    return make_run(toy, *CHOSEN, "n_explain=30")
 
 
 def test_a_judge_has_a_folder_of_its_own_with_the_same_instances_and_explainers(run):
@@ -55,8 +55,8 @@ def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(
 def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_not_computed_again(
     toy, tmp_path, monkeypatch
 ):
-    few = [*toy.arguments[2:], *LITTLE, *CHOSEN, "n_explain=10", "resamples=0"]
-    plan = inside.planned(*few, folder=toy.folder / "conf")
+    few = [*toy.arguments[2:], *SMALL_RUN, *CHOSEN, "n_explain=10", "resamples=0"]
+    plan = inside.make_plan(*few, folder=toy.folder / "conf")
     seen = []
     train = pipeline.train_model
     monkeypatch.setattr(pipeline, "train_model", lambda plan, *rest: seen.append(plan.model) or train(plan, *rest))
@@ -79,7 +79,7 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
 
 
 def test_who_explains_one_model_only_explains_no_judge(toy):
-    plan = inside.planned(*toy.arguments[2:], "judge=[tree]", folder=toy.folder / "conf")
+    plan = inside.make_plan(*toy.arguments[2:], "judge=[tree]", folder=toy.folder / "conf")
     with pytest.raises(UserError, match="no explainer of this run can explain another model"):
         plan_judge(replace(plan, explainers={"mine": _Only()}), plan.judges["tree"])
 

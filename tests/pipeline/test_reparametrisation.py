@@ -23,9 +23,9 @@ from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.invariance import TOGETHER
 from cfeval_cli.statistics.scores import Scores
-from tests.conftest import SCORED, unless
-from tests.inside import planned
-from tests.problems import make_dataset, make_text, random_linear
+from tests.conftest import FEW_METRICS, drop_overridden
+from tests.inside import make_plan
+from tests.problems import draw_linear, make_dataset, make_text
 from tests.statistics.tables import tau
 
 ALL = ("constant", "orthogonal", "scale")
@@ -68,7 +68,7 @@ def score_explanations(context, explanations):
 
 def score_run(dataset, model, *overrides):
     fixed = ["cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "reparametrisations=2"]
-    plan = planned(*fixed, *unless([SCORED], overrides), *overrides)
+    plan = make_plan(*fixed, *drop_overridden([FEW_METRICS], overrides), *overrides)
     context = create_context(plan.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
     return score_explanations(
         context, {name: explain.explain_instances(context, name, {}, lambda _: None) for name in plan.explainers}
@@ -117,7 +117,7 @@ IDS = [" ".join([dataset.kind, str(dim), *settings]) for dataset, dim, settings,
 
 @pytest.mark.parametrize(("dataset", "dim", "settings", "close"), SETTINGS, ids=IDS)
 def test_values_and_ranges_are_those_of_runs_with_other_parameters(dataset, dim, settings, close):
-    run = score_run(dataset, random_linear(dataset, 7, dim), *settings)
+    run = score_run(dataset, draw_linear(dataset, 7, dim), *settings)
     result = run.reparametrise()
     changes = run.context.model.list_changes(padded=dataset.padded)
     assert set(result.changed) == ({TOGETHER, *changes} if len(changes) > 1 else set(changes))
@@ -145,7 +145,7 @@ def test_values_and_ranges_are_those_of_runs_with_other_parameters(dataset, dim,
 
 
 def test_common_support_limits_the_sample_to_common_instances():
-    run = score_run(TEXT, random_linear(TEXT, 7, 8), "k=2", "search=exact")
+    run = score_run(TEXT, draw_linear(TEXT, 7, 8), "k=2", "search=exact")
     covered = np.logical_and.reduce([(features != -1).any(axis=1) for features in run.selected.values()])
     result = run.reparametrise()
     assert result.n_instances == covered.sum() < N
@@ -170,7 +170,7 @@ def find_movers(result):
 @pytest.mark.parametrize("seed", range(3))
 def test_values_of_tables_move_as_proved(seed):
     truths = "truth=[signed,shapley,contrast,absolute]"
-    run = score_run(TABLE, random_linear(TABLE, seed, 4), "k=2", "removal=[zero,mean,marginal]", truths)
+    run = score_run(TABLE, draw_linear(TABLE, seed, 4), "k=2", "removal=[zero,mean,marginal]", truths)
     by = find_movers(run.reparametrise())
     for metric in ("comprehensiveness", "sufficiency"):
         assert by[metric, "del"] == {"constant"} and not by[metric, "mean"] and not by[metric, "marginal"]
@@ -186,7 +186,7 @@ def test_values_of_tables_move_as_proved(seed):
 
 
 def test_on_texts_only_distances_move():
-    run = score_run(TEXT, random_linear(TEXT, 3, 4), "k=1", "removal=[zero,mask,mean,marginal]", "metric=core")
+    run = score_run(TEXT, draw_linear(TEXT, 3, 4), "k=1", "removal=[zero,mask,mean,marginal]", "metric=core")
     by = find_movers(run.reparametrise())
     movers = {row for row, changes in by.items() if changes}
     assert movers == {(metric, "probability") for metric in ("proximity", "proximity_flips", "c", "c_soft")}
@@ -194,7 +194,7 @@ def test_on_texts_only_distances_move():
 
 
 def test_values_that_depend_on_predictions_only_are_not_recomputed(monkeypatch):
-    run = score_run(TABLE, random_linear(TABLE, 0, 4), "access=label", "removal=[marginal]",
+    run = score_run(TABLE, draw_linear(TABLE, 0, 4), "access=label", "removal=[marginal]",
               "truth=[contrast]")  # fmt: skip
     drawn = []
     real = LinearModel.reparametrise
@@ -207,7 +207,7 @@ def test_values_that_depend_on_predictions_only_are_not_recomputed(monkeypatch):
 
 
 def test_a_reparametrisation_that_changes_predictions_fails(monkeypatch):
-    run = score_run(TABLE, random_linear(TABLE, 0, 3))
+    run = score_run(TABLE, draw_linear(TABLE, 0, 3))
     real = LinearModel.reparametrise
 
     def wrong(self, *of):
@@ -231,7 +231,7 @@ def test_a_reparametrisation_that_changes_predictions_fails(monkeypatch):
 
 
 def test_a_large_run_is_sampled_with_the_seed(monkeypatch):
-    run = score_run(TABLE, random_linear(TABLE, 5, 4), "k=2", "incomplete=skip")
+    run = score_run(TABLE, draw_linear(TABLE, 5, 4), "k=2", "incomplete=skip")
     monkeypatch.setattr(reparametrisation, "_MAX_INSTANCES", 15)
     one, two = run.reparametrise(), run.reparametrise()
     assert one.n_instances == 15 and (one.values == two.values).all()
@@ -244,18 +244,18 @@ def test_a_large_run_is_sampled_with_the_seed(monkeypatch):
 
 
 def test_searches_that_must_be_repeated_have_fewer_instances_and_draws(monkeypatch):
-    run = score_run(TABLE, random_linear(TABLE, 5, 4), "search.pick=nearest", "reparametrisations=5")
+    run = score_run(TABLE, draw_linear(TABLE, 5, 4), "search.pick=nearest", "reparametrisations=5")
     monkeypatch.setattr(reparametrisation, "_MAX_SEARCHED_INSTANCES", 12)
     monkeypatch.setattr(reparametrisation, "_MAX_SEARCHED_DRAWS", 2)
     result = run.reparametrise()
     assert result.n_instances == 12 and {len(values) for values in result.changed.values()} == {2}
     for settings in (["search=exact"], ["search.pick=largest_drop"]):
-        result = score_run(TABLE, random_linear(TABLE, 5, 4), *settings, "reparametrisations=5").reparametrise()
+        result = score_run(TABLE, draw_linear(TABLE, 5, 4), *settings, "reparametrisations=5").reparametrise()
         assert result.n_instances == N and {len(values) for values in result.changed.values()} == {5}
 
 
 def test_expensive_distances_have_fewer_draws(monkeypatch):
-    run = score_run(TABLE, random_linear(TABLE, 5, 4), "distance=mahalanobis", "reparametrisations=9")
+    run = score_run(TABLE, draw_linear(TABLE, 5, 4), "distance=mahalanobis", "reparametrisations=9")
     size = 5 * 4
     assert run.context.plan.distance.estimate_fit_cost(TABLE, run.context.model, 2) == size * size * (N + size)
     monkeypatch.setattr(reparametrisation, "_MAX_MULTIPLICATIONS", 3 * 4 * size * size * (N + size))
@@ -272,14 +272,14 @@ def test_models_without_changes_are_not_reparametrised():
         def predict_proba(self, codes):
             return self.model.predict_proba(codes)
 
-    run = score_run(TABLE, Box(random_linear(TABLE, 0, 2)), "explainer=[random,omission]")
+    run = score_run(TABLE, Box(draw_linear(TABLE, 0, 2)), "explainer=[random,omission]")
     assert run.reparametrise() is None
-    run = score_run(TABLE, random_linear(TABLE, 0, 2), "reparametrisations=0")
+    run = score_run(TABLE, draw_linear(TABLE, 0, 2), "reparametrisations=0")
     assert run.reparametrise() is None and run.conclude(None).correlations["moves"].isna().all()
 
 
 def test_explainers_that_select_no_feature_have_no_values():
-    run = score_run(TABLE, random_linear(TABLE, 0, 2), "removal=[zero,mean,marginal]")
+    run = score_run(TABLE, draw_linear(TABLE, 0, 2), "removal=[zero,mean,marginal]")
     empty = {
         name: ExplainerResult(Explanation(np.full_like(of.explanation.features, -1), of.explanation.scores), Cost(), 0)
         for name, of in run.explanations.items()
@@ -293,9 +293,9 @@ def test_explainers_that_select_no_feature_have_no_values():
     assert moves["c", "probability", "omission"] is True and moves["c", "probability", "lr"] is None
 
 
-def test_a_run_writes_the_ranges_and_marks_moving_values(toy, made):
+def test_a_run_writes_the_ranges_and_marks_moving_values(toy, make_run):
     four = "explainer=[random,omission,decision_boundary,lr]"
-    folder = made(toy, four, "reparametrisations=2", "n_explain=20", "resamples=0", "model.max_epochs=10")
+    folder = make_run(toy, four, "reparametrisations=2", "n_explain=20", "resamples=0", "model.max_epochs=10")
     assert json.loads((folder / "run.json").read_text())["invariance_absent"] == ""
     table = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
     assert set(table["reparametrisations"]) == {2} and set(table["instances"]) == {20}
@@ -322,7 +322,7 @@ def test_a_run_writes_the_ranges_and_marks_moving_values(toy, made):
 
 
 def test_families_are_those_of_the_run():
-    run = score_run(TABLE, random_linear(TABLE, 0, 3), "explainer=[random,lr,ladder]", "explainer.ladder.rungs=4")
+    run = score_run(TABLE, draw_linear(TABLE, 0, 3), "explainer=[random,lr,ladder]", "explainer.ladder.rungs=4")
     findings = run.conclude(run.reparametrise())
     assert set(findings.invariance["agreement"]) == {"recall", "hit", "order"}
     correlations = findings.correlations.dropna(subset="tau")

@@ -12,18 +12,18 @@ from cfeval_cli.pipeline import explain
 from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.score import compute_scores
 from cfeval_cli.pipeline.search import search_explained_instances
-from tests.inside import planned
-from tests.problems import make_dataset, random_linear
+from tests.inside import make_plan
+from tests.problems import draw_linear, make_dataset
 
 N = 22  # three slabs of seven and one of one
 DATASET = make_dataset([3, 4, 2, 3, 5], n=N, seed=1)
-MODEL = random_linear(DATASET, 3, 2)
+MODEL = draw_linear(DATASET, 3, 2)
 SETTINGS = ("cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "metric=field", "k=2", "metric.naopc.rows=500")
 
 
 def score_explainers(unexplained):
     """Score three explainers, of which one returns no explanation of some instances."""
-    plan = planned(*SETTINGS)
+    plan = make_plan(*SETTINGS)
     context = create_context(plan.restrict_to(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
     explained = {name: explain.explain_instances(context, name, {}, lambda _: None) for name in context.plan.explainers}
     explanation = explained["lr"].explanation
@@ -75,7 +75,7 @@ def test_metrics_receive_slabs_and_the_number_of_all_instances(monkeypatch):
             return self.metric.score(case)
 
     monkeypatch.setattr(scratch, "_SLAB", 8)
-    plan = planned(*SETTINGS)
+    plan = make_plan(*SETTINGS)
     context = create_context(plan.restrict_to(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
     metrics = {"coverage": Watching(context.plan.metrics["coverage"])}
     context = replace(context, plan=replace(context.plan, metrics=metrics))
@@ -85,13 +85,13 @@ def test_metrics_receive_slabs_and_the_number_of_all_instances(monkeypatch):
     assert seen == [(8, N), (8, N), (6, N)] and len(scores) == N
 
 
-def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, made, monkeypatch):
+def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, make_run, monkeypatch):
     settings = ("n_explain=15", "explainer_stability=8", "reparametrisations=1", "explainer=[random,anchor,lr]",
                 "explainer.anchor.threshold=0.8", "model.max_epochs=10",
                 "metric=[comprehensiveness,dfr,proximity,c_soft,recall]")  # fmt: skip
-    whole = made(toy, *settings)
+    whole = make_run(toy, *settings)
     monkeypatch.setattr(scratch, "_SLAB", 7)
-    parts = made(toy, *settings, "seed=0")  # equal settings, but another run folder
+    parts = make_run(toy, *settings, "seed=0")  # equal settings, but another run folder
     names = {path.name for path in whole.iterdir() if path.suffix in (".csv", ".parquet", ".tex", ".json")}
     names -= {"run.json", "costs.csv"}  # these contain seconds
     assert {

@@ -16,19 +16,19 @@ from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
 from tests.problems import (
+    add_constraints,
     choose_features,
+    is_permitted,
     make_dataset,
     make_linear,
     make_mixed,
+    make_rows,
     make_task,
-    permitted,
-    predicted,
-    with_constraints,
 )
 
 DATASET = make_dataset([3, 4, 2, 3], n=70, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
-ROWS = predicted(DATASET, MODEL)
+ROWS = make_rows(DATASET, MODEL)
 FEATURES = choose_features(DATASET, 2, 0)
 HERE = Local(n_jobs=1)
 SECTION = Section("s", "label")
@@ -126,7 +126,7 @@ def test_no_instances_have_no_counterfactuals():
 def test_searches_respect_constraints(search, seed):
     dataset = make_mixed(seed, n=30, missing=0.2)
     model = make_linear(dataset, seed=seed)
-    dataset = with_constraints(dataset, seed)
+    dataset = add_constraints(dataset, seed)
     if search.moves_embeddings:  # a plan rejects features that may only increase or decrease for these searches
         ways = {"up": "none", "down": "none"}
         features = tuple(
@@ -136,14 +136,14 @@ def test_searches_respect_constraints(search, seed):
     access = max(search.levels)
     measure = Euclidean("embedding").fit(dataset, model, access)
     requested = choose_features(dataset, 2, seed)
-    rows = predicted(dataset, model)
+    rows = make_rows(dataset, model)
     result = edits(run(SearchJob(search, dataset, model, measure, access, 0, rows, requested)))
     for i, row in enumerate(dataset.test.codes):
         changeable = [j for j in requested[i] if dataset.features[j].allowed_change != "none"]
         assert [j for j in result.features[i] if j != NO_FEATURE] == changeable
         assert changeable or (not result.flipped[i] and result.distance[i] == 0)
         if result.codes is not None:
-            assert all(permitted(f, *pair) for f, *pair in zip(dataset.features, row, result.codes[i], strict=True))
+            assert all(is_permitted(f, *pair) for f, *pair in zip(dataset.features, row, result.codes[i], strict=True))
             assert set(np.flatnonzero(result.codes[i] != row)) <= set(changeable)
         else:  # vectors of the changeable features, then zeros
             assert not result.vectors[i][len(changeable) :].any()
@@ -160,7 +160,7 @@ def test_a_search_that_violates_a_constraint_fails():
     features = tuple(replace(feature, allowed_change="up") for feature in numbers.features)
     dataset = replace(numbers, features=features)
     measure = Euclidean("embedding").fit(dataset, model, Access.PROBABILITY)
-    rows, features = predicted(dataset, model), choose_features(dataset, 1, 0)
+    rows, features = make_rows(dataset, model), choose_features(dataset, 1, 0)
     careless = SearchJob(Careless(), dataset, model, measure, Access.PROBABILITY, 0, rows, features)
     with pytest.raises(Failure, match=r"Careless changed x\d in a way that the dataset does not allow"):
         run(careless)

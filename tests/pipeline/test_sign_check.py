@@ -10,15 +10,15 @@ from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.sign_check import find_reversed_signs
-from tests.inside import planned
-from tests.problems import make_dataset, make_text, random_linear
+from tests.inside import make_plan
+from tests.problems import draw_linear, make_dataset, make_text
 
 TABLE, TEXT = make_dataset([9] * 8, n=60, seed=2), make_text(width=8, words=30, n=60, seed=4)
 
 
 def make_context(dataset, explainer=None):
-    model = random_linear(dataset, 7, 3)
-    plan = planned("cache=off", "n_jobs=1", "explainer=[random]").restrict_to(ModelSpec(dataset, type(model)))
+    model = draw_linear(dataset, 7, 3)
+    plan = make_plan("cache=off", "n_jobs=1", "explainer=[random]").restrict_to(ModelSpec(dataset, type(model)))
     return create_context(replace(plan, explainers={"imported": explainer or File("imported.csv")}), dataset, model)
 
 

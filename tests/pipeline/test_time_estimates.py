@@ -18,16 +18,16 @@ from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_repe
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from tests.inside import planned
+from tests.inside import make_plan
 from tests.problems import (
-    WAYS,
+    ALL_REMOVALS,
     choose_features,
+    draw_linear,
     make_batch,
     make_dataset,
     make_mixed,
     make_task,
     make_text,
-    random_linear,
 )
 
 TABLE, TEXT = make_dataset([9] * 12, n=60, seed=2), make_text(width=12, words=30, n=40, seed=4)
@@ -38,11 +38,11 @@ CASES = [
     (Shap(algorithm="permutation"), ("permutations", "background")),
     (Shap(algorithm="kernel", n_samples=500), ("n_samples", "background")),
     (Shap(algorithm="linear"), ()),
-    (Omission(WAYS, removal="marginal"), ("ways.marginal.draws",)),
-    (Omission(WAYS, removal="zero"), ()),
-    (IntegratedGradients(WAYS, removal="mean"), ("steps",)),
-    (IntegratedGradients(WAYS, removal="marginal"), ("steps", "ways.marginal.draws")),
-    (GradientInput(WAYS, removal="zero"), ()),
+    (Omission(ALL_REMOVALS, removal="marginal"), ("ways.marginal.draws",)),
+    (Omission(ALL_REMOVALS, removal="zero"), ()),
+    (IntegratedGradients(ALL_REMOVALS, removal="mean"), ("steps",)),
+    (IntegratedGradients(ALL_REMOVALS, removal="marginal"), ("steps", "ways.marginal.draws")),
+    (GradientInput(ALL_REMOVALS, removal="zero"), ()),
 ]
 
 
@@ -52,7 +52,7 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
     if isinstance(explainer, Shap):
         pytest.importorskip("shap")
         settings = settings if dataset is TABLE else tuple(name for name in settings if name != "background")
-    model, ledger = random_linear(dataset, 7, 3), Ledger()
+    model, ledger = draw_linear(dataset, 7, 3), Ledger()
     spec = ModelSpec(dataset, type(model))
     explain = explainer.fit(
         dataset, ledger.open_client(model, explainer.choose_access(spec), LedgerKey("test"), padded=dataset.padded)
@@ -84,7 +84,7 @@ def test_algorithms_for_some_models_have_no_estimate():
     ids=["table", "numbers", "text"],
 )
 def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, k):
-    model = random_linear(dataset, 7, 3)
+    model = draw_linear(dataset, 7, 3)
     features = choose_features(dataset, k, 0)
     features[:, 1:][::4] = NO_FEATURE
     features = np.where(np.take_along_axis(dataset.test.codes, features, axis=1) < 0, NO_FEATURE, features)
@@ -110,12 +110,12 @@ class BlackBox(Probabilistic):
 
 
 def make_context(model, *overrides):
-    plan = planned("cache=off", "n_jobs=1", *overrides)
+    plan = make_plan("cache=off", "n_jobs=1", *overrides)
     return create_context(plan.restrict_to(ModelSpec(TABLE, type(model))), TABLE, model)
 
 
 def test_settings_are_named_by_their_keys():
-    model = random_linear(TABLE, 7, 3)
+    model = draw_linear(TABLE, 7, 3)
     context = make_context(
         BlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500"
     )
@@ -135,12 +135,12 @@ def test_settings_are_named_by_their_keys():
 
 
 def test_models_that_evaluate_edits_fast_have_no_estimate():
-    context = make_context(random_linear(TABLE, 7, 3), "explainer=[random,lr]")
+    context = make_context(draw_linear(TABLE, 7, 3), "explainer=[random,lr]")
     assert estimate_search(context, choose_features(TABLE, 2, 0), 0.001) == ("k or n_explain", None)
 
 
 def test_truths_have_an_estimate_if_they_evaluate_the_model():
-    model, overrides = random_linear(TABLE, 7, 3), ("truth=[shapley]", "explainer=[random]", "truth.shapley.budget=50")
+    model, overrides = draw_linear(TABLE, 7, 3), ("truth=[shapley]", "explainer=[random]", "truth.shapley.budget=50")
     estimates = [
         estimate_truth(make_context(subject, *overrides), "shapley", 0.001) for subject in (BlackBox(model), model)
     ]

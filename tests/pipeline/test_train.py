@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from cfeval_cli.pipeline import train
 from cfeval_cli.pipeline.train import measure_fidelity, measure_quality
-from tests.problems import labels, make_dataset, make_linear
+from tests.problems import make_dataset, make_linear, predict_labels
 
 DATASET = make_dataset([2, 3, 4])
 MODEL = make_linear(DATASET)
@@ -16,7 +16,7 @@ def test_quality_is_counted_on_each_split():
     quality, _ = measure_quality(MODEL, DATASET)
     for name in ("train", "validation", "test"):
         split = getattr(DATASET, name)
-        predicted = labels(MODEL, split.codes)
+        predicted = predict_labels(MODEL, split.codes)
         assert quality["accuracy"][name] == pytest.approx((predicted == split.labels).mean())
         assert quality["majority"][name] == pytest.approx(max(np.mean(split.labels == c) for c in set(split.labels)))
 
@@ -40,7 +40,7 @@ def test_seconds_of_an_evaluation_are_those_of_the_model(monkeypatch):
 
 def test_fidelity_has_the_exact_interval():
     fidelity = measure_fidelity(MODEL, DATASET, 0.95)
-    agree = int((labels(MODEL, DATASET.test.codes) == DATASET.test.labels).sum())
+    agree = int((predict_labels(MODEL, DATASET.test.codes) == DATASET.test.labels).sum())
     interval = binomtest(agree, len(DATASET.test)).proportion_ci(0.95, "exact")
     assert fidelity == pytest.approx(
         {"test": agree / len(DATASET.test), "low": interval.low, "high": interval.high, "rows": len(DATASET.test)}

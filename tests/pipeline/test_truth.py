@@ -15,7 +15,7 @@ from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.truth import compute_truth, select_instances
 from cfeval_cli.results import read as folders
 from cfeval_cli.truth.contrast import Contrast
-from tests.inside import planned
+from tests.inside import make_plan
 from tests.problems import make_mixed
 from tests.truth.models import Twisted, random_tree
 
@@ -26,7 +26,7 @@ def studied(model, dataset, *overrides):
         "explainer=[random]",
         "truth.shapley.budget=60",
     )
-    plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).restrict_to(ModelSpec(dataset, type(model)))
+    plan = make_plan("cache=off", "n_jobs=1", *chosen, *overrides).restrict_to(ModelSpec(dataset, type(model)))
     return create_context(plan, dataset, model)
 
 
@@ -105,7 +105,7 @@ def test_partly_sampled_values_have_errors_and_a_method(box, monkeypatch):
     assert known.error.tolist() == [0] * 16 + [2] * 24 and known.method == "exact; sampled ünusually"
 
 
-def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, made):
+def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_run):
     every = (
         "truth=[shapley,contrast,responsibility,used]",
         "explainer=[random,omission,lr]",
@@ -119,7 +119,7 @@ def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, made):
         (["model=estimator", "+model.estimator.max_iter=5", "model.blind=0.5", "truth.shapley.budget=20"], False,
          ["shapley", "contrast", "responsibility", "used"]),
     ):  # fmt: skip
-        folder = made(toy, *model, *every)
+        folder = make_run(toy, *model, *every)
         record = folders.read_results(folder).record
         assert list(record.truths) == names == record.settings.truth
         estimate_record = record.truths["shapley"]
@@ -164,10 +164,10 @@ def test_the_budget_limits_the_instances_and_the_truths(box):
     assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]
 
 
-def test_a_truth_of_a_sample_gives_scores_of_the_sample(toy, made):
+def test_a_truth_of_a_sample_gives_scores_of_the_sample(toy, make_run):
     boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "resamples=0")
     boosting += ("metric=[comprehensiveness,c,recall]", "truth.shapley.budget=20", "n_explain=12")
-    some, every = made(toy, *boosting, "reference=8"), made(toy, *boosting, "reference=null")
+    some, every = make_run(toy, *boosting, "reference=8"), make_run(toy, *boosting, "reference=null")
     one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
     recall = one[one["metric"] == "recall"]
     assert recall.groupby(["explainer", "variant"], observed=True).size().eq(8).all()
@@ -179,8 +179,8 @@ def test_a_truth_of_a_sample_gives_scores_of_the_sample(toy, made):
     assert rest.equals(two[two["metric"] != "recall"].reset_index(drop=True))
 
 
-def test_responsibility_of_an_additive_model_is_not_labelled_exact(toy, made):
-    folder = made(
+def test_responsibility_of_an_additive_model_is_not_labelled_exact(toy, make_run):
+    folder = make_run(
         toy, "truth=[shapley,responsibility]", "explainer=[random,omission]",
         "metric=[comprehensiveness,recall]", "n_explain=10", "resamples=0",
     )  # fmt: skip

@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.conftest import start
+from tests.conftest import start_cfeval
 
 # runs in the command before anything else: counts, writes down where it is, and kills the process at the place
 PRELUDE = """
@@ -104,7 +104,7 @@ def followed(words: list[str], cwd: Path, place: Place | None = None, *, countin
         told = Path(folder) / "told"
         at = json.dumps(place and asdict(place))
         prelude = PRELUDE.format(place=at, told=str(told), counting=counting)
-        process = start(words, cwd, output, prelude=prelude)
+        process = start_cfeval(words, cwd, output, prelude=prelude)
         code = process.wait()
         output.seek(0)
         assert code == (0 if place is None else -signal.SIGKILL), output.read()

@@ -11,7 +11,7 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.results.validation import read_verified_record
-from tests.conftest import TOY, serving, start
+from tests.conftest import TOY, serve, start_cfeval
 
 RUNS = 2
 # each run shows that it has come to its data
@@ -58,7 +58,7 @@ def together(number, words, cwd, prelude=""):
     """Several commands at the same time, all of which succeed."""
     with contextlib.ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(number)]
-        started = [start(words, cwd, output, prelude=prelude) for output in outputs]
+        started = [start_cfeval(words, cwd, output, prelude=prelude) for output in outputs]
         for process, output in zip(started, outputs, strict=True):
             code = process.wait(300)
             output.seek(0)
@@ -68,7 +68,7 @@ def together(number, words, cwd, prelude=""):
 @pytest.fixture
 def site(toy):
     Counting.body, Counting.asked = (toy.folder / "data" / "toy.csv").read_bytes(), 0
-    with serving(Counting) as address:
+    with serve(Counting) as address:
         yield f"{address}/toy.csv"
 
 

@@ -12,7 +12,7 @@ import pytest
 from cfeval_cli.dataset.sources import File, Url
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.study.sweep.gather import gather
-from tests.conftest import LITTLE, cfeval, serving
+from tests.conftest import SMALL_RUN, run_cfeval, serve
 
 SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]", "truth=[signed]")
 LARGE = ("explainer=[random,omission,lr]", "metric=core", "reparametrisations=2")
@@ -60,15 +60,15 @@ def one_message(done):
     ("room", "settings"),
     [(60, SMALL), *(pytest.param(room, LARGE, marks=pytest.mark.slow) for room in (0, 4, 12, 30, 60, 80, 100, 140))],
 )
-def test_a_full_disk(toy, made, tmp_path, room, settings):
+def test_a_full_disk(toy, make_run, tmp_path, room, settings):
     """However far the run gets, it ends with one message, and the run that was complete before stays whole."""
-    run = ["run", *toy.arguments, *LITTLE, *settings, "seed=1", "hydra.run.dir=disk/second"]
+    run = ["run", *toy.arguments, *SMALL_RUN, *settings, "seed=1", "hydra.run.dir=disk/second"]
     with small_disk(tmp_path / "disk", 2000) as disk:
-        shutil.copytree(made(toy, *SMALL, "seed=1"), disk / "first")
+        shutil.copytree(make_run(toy, *SMALL, "seed=1"), disk / "first")
         before = {path: path.read_bytes() for path in (disk / "first").rglob("*") if path.is_file()}
         free = shutil.disk_usage(disk).free // 1024
         (disk / "filler").write_bytes(b"x" * 1024 * (free - room))
-        done = cfeval(*run, cwd=tmp_path, code=1)
+        done = run_cfeval(*run, cwd=tmp_path, code=1)
         assert "No space left on device" in one_message(done)
         assert {path: path.read_bytes() for path in before} == before
         left = [path for path in (disk / "second").rglob("*") if path.is_file()]
@@ -78,15 +78,15 @@ def test_a_full_disk(toy, made, tmp_path, room, settings):
                 assert json.loads(path.read_text())["status"] in ("running", "failed")
         (disk / "filler").unlink()
         resume = ["run", "--resume", "disk/second", *toy.arguments]
-        cfeval(*(resume if (disk / "second" / "run.json").exists() else run), cwd=tmp_path)
-        other = made(toy, *settings, "seed=1")
+        run_cfeval(*(resume if (disk / "second" / "run.json").exists() else run), cwd=tmp_path)
+        other = make_run(toy, *settings, "seed=1")
         for name in ("metrics.csv", "tables.md", "scores.parquet"):
             assert (disk / "second" / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_a_read_only_disk(toy, made, tmp_path):
+def test_a_read_only_disk(toy, make_run, tmp_path):
     with small_disk(tmp_path / "disk", 2000) as disk:
-        shutil.copytree(made(toy, *SMALL, "seed=1"), disk / "first")
+        shutil.copytree(make_run(toy, *SMALL, "seed=1"), disk / "first")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         for folder in ("second", "first"):
             with pytest.raises((OSError, Failure), match="Read-only file system"):
@@ -99,18 +99,18 @@ def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir()
     (tmp_path / "removing.py").write_text(REMOVING)
     (tmp_path / "conf" / "explainer" / "removing.yaml").write_text("removing: {_target_: removing.Removing}\n")
-    words = ["--config-dir", "conf", *toy.arguments[2:], *LITTLE, *SMALL[1:], "explainer=[random,removing]"]
-    done = cfeval("run", *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
+    words = ["--config-dir", "conf", *toy.arguments[2:], *SMALL_RUN, *SMALL[1:], "explainer=[random,removing]"]
+    done = run_cfeval("run", *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
     assert "explain: removing" in done.stderr and "Traceback" not in done.stderr
     assert f"cfeval: {tmp_path / 'run'} was removed during the run." in done.stderr
     assert not (tmp_path / "run").exists()  # and it is not made again
 
 
-def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, made, tmp_path, caplog):
+def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, make_run, tmp_path, caplog):
     with small_disk(tmp_path / "disk", 40):
         toy.compute(tmp_path / "run", *SMALL, "seed=1", "cache=disk", f"cache.folder={tmp_path / 'disk'}")
         assert "full" in caplog.text
-    other = made(toy, *SMALL, "seed=1")
+    other = make_run(toy, *SMALL, "seed=1")
     assert (tmp_path / "run" / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
 
 
@@ -118,7 +118,7 @@ def test_data_that_does_not_fit_is_not_left_half(tmp_path):
     body = os.urandom(300_000)
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "far.csv").write_bytes(body)
-    with serving(tmp_path / "site") as address, small_disk(tmp_path / "disk", 100) as disk:
+    with serve(tmp_path / "site") as address, small_disk(tmp_path / "disk", 100) as disk:
         file = File("far.csv", sha256(body).hexdigest(), [Url(f"{address}/far.csv")])
         with pytest.raises(UserError, match="No space left on device"):
             file.find(disk)

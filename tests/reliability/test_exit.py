@@ -11,8 +11,8 @@ from cfeval_cli.core import Access, Metric
 from cfeval_cli.errors import Failure, refuse_exit, refuse_system_exit
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline.time_limit import TimeLimitExceeded, limit_time
-from tests.conftest import cfeval
-from tests.tables import QUICK, loans, predict_proba
+from tests.conftest import run_cfeval
+from tests.tables import QUICK, make_loans, predict_proba
 
 DATASET = """\
 _target_: cfeval_cli.dataset.tabular.Table
@@ -90,7 +90,7 @@ def test_an_exit_is_a_failure_that_names_its_place(code):
     ],
 )
 def test_an_exit_within_evaluate_is_a_failure(tmp_path, monkeypatch, model, components):
-    table = loans()
+    table = make_loans()
     usual = {"explainers": ["omission"], "metrics": ["validity", "recall"], "n_explain": 10}
     with pytest.raises(Failure, match=r"ended the process by sys.exit"):
         evaluate(model, table[:150], table[150:], label="paid", settings=QUICK, into=tmp_path, **usual | components)
@@ -106,13 +106,13 @@ def test_an_exit_within_evaluate_is_a_failure(tmp_path, monkeypatch, model, comp
     ],
 )
 def test_the_command_ends_with_code_1_and_the_run_has_failed(tmp_path, ending, message):
-    table = loans()
+    table = make_loans()
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     (tmp_path / "conf" / "dataset" / "loans.yaml").write_text(DATASET)
     table[:150].to_parquet(tmp_path / "train.parquet", index=False)
     table[150:].to_parquet(tmp_path / "test.parquet", index=False)
     (tmp_path / "score.py").write_text(SCORE.replace("sys.exit(0)", ending))
-    done = cfeval(
+    done = run_cfeval(
         "run", "dataset=loans", "data_dir=.", "model=function", "model.path=score.py:f", "explainer=[random,omission]",
         "metric=[validity,recall]", "n_explain=10", "n_jobs=1", "figures=[]", "report=false",
         "explainer_stability=0", "bounds=0",

@@ -12,7 +12,7 @@ from cfeval_cli.report.page import build
 from cfeval_cli.report.plots import Plot, make_figure
 from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.results.validation import read_verified_record
-from tests.conftest import cfeval
+from tests.conftest import run_cfeval
 
 SMALL = (
     "explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
@@ -159,6 +159,6 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
 
     words = shlex.split(done.stderr.splitlines()[-1].partition("To continue: ")[2])
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
-    told = cfeval(*words[1:], cwd=tmp_path, code=1).stderr
+    told = run_cfeval(*words[1:], cwd=tmp_path, code=1).stderr
     assert "explainer.bad failed on every instance" in told and "All other results are complete." in told
     assert read_verified_record(tmp_path / "run").explained["bad"].faults == 20

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.conftest import cfeval
+from tests.conftest import run_cfeval
 from tests.reliability.places import Place, followed
 from tests.reliability.test_resume import TIMES
 
@@ -34,8 +34,8 @@ def tables(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(toy, made):
-    found = tables(made(toy, *SETTINGS))
+def whole(toy, make_run):
+    found = tables(make_run(toy, *SETTINGS))
     assert {"recommendation.json", "judges/tree/metrics.csv", "judges/logistic/scores.parquet"} <= set(found)
     return found
 
@@ -60,5 +60,5 @@ def test_killed_anywhere(toy, place, whole, at):
     folder = place / f"{at.kind}-{at.name}-{at.number}".replace(": ", "-")
     followed(words(toy, folder), place, at)
     assert json.loads((folder / "run.json").read_text())["status"] == "running"
-    cfeval("run", "--resume", str(folder), *toy.arguments, SETTINGS[1], cwd=place)
+    run_cfeval("run", "--resume", str(folder), *toy.arguments, SETTINGS[1], cwd=place)
     assert tables(folder) == whole

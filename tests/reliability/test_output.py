@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from cfeval_cli.cli import screen
-from tests.conftest import CFEVAL, environment
+from tests.conftest import CFEVAL, make_environment
 
 SMALL = (
     "explainer=[random,omission]", "metric=[c,recall]", "n_explain=20", "figures=[]", "report=false", "bounds=0",
@@ -32,7 +32,7 @@ def unwritable(kind):
 
 def start(arguments, cwd, stdout, stderr):
     words = [str(CFEVAL), *arguments]
-    return subprocess.run(words, cwd=cwd, env=environment(), stdout=stdout, stderr=stderr, timeout=300).returncode
+    return subprocess.run(words, cwd=cwd, env=make_environment(), stdout=stdout, stderr=stderr, timeout=300).returncode
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import Toy, cfeval
+from tests.conftest import Toy, run_cfeval
 from tests.reliability.places import Place, followed
 
 TIMES = {"run.json", "run.log", "costs.csv", "costs.md", "report.html"}  # what tells how long it took
@@ -108,7 +108,7 @@ def prepared(toy, folder, explainers, settings):
     (folder / "patient.py").write_text(PATIENT)
     (folder / "conf" / "explainer" / "patient.yaml").write_text("patient: {_target_: patient.Patient, log: ''}\n")
     made = Bench(folder, explainers, settings)
-    cfeval(*made.words("whole", "n_jobs=1"), cwd=folder)
+    run_cfeval(*made.words("whole", "n_jobs=1"), cwd=folder)
     return made
 
 
@@ -141,7 +141,7 @@ def check(bench, place, *more):
     assert (record is None) == ((place.name, place.number) == ("run.json", 1))
     if place.kind in ("call", "chunk"):
         assert told["stage"] == place.name
-    cfeval(*(bench.words(name, *more) if record is None else bench.resume(name)), cwd=bench.folder)
+    run_cfeval(*(bench.words(name, *more) if record is None else bench.resume(name)), cwd=bench.folder)
     assert bench.tables(name) == bench.tables("whole"), place
     # what had been kept is not asked again, but for a few explanations at the end that check cache and workers
     whole, again = bench.explained("whole"), bench.explained(name)[len(before) :]
@@ -185,7 +185,7 @@ def test_killed_with_its_workers_and_again_and_again(bench):
             before = bench.explained("again")
             assert set(whole[:kept]) <= set(before) <= set(whole[:INSTANCES]) and len(before) == len(set(before))
         words = bench.resume("again", "n_jobs=1")
-    cfeval(*words, cwd=bench.folder)
+    run_cfeval(*words, cwd=bench.folder)
     assert bench.tables("again") == bench.tables("whole")
     # what had been kept was not asked again; two resumed runs came to the check of the cache
     again, rechecked = (
@@ -198,7 +198,7 @@ def test_killed_with_its_workers_and_again_and_again(bench):
     assert not list(folder.rglob("*.part")) + list(folder.glob("unfinished*"))
     # a run that is complete is left alone
     stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    printed = cfeval(*words, cwd=bench.folder).stdout
+    printed = run_cfeval(*words, cwd=bench.folder).stdout
     assert printed == f"The run is complete. Results: {folder}\n"
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
 
@@ -253,7 +253,7 @@ def test_the_same_command_again_goes_on_through_the_cache(bench):
     first, whole = bench.explained("a"), bench.explained("whole")
     assert first == whole[: 2 * CHUNK]
     words[-1] = f"hydra.run.dir={bench.folder / 'b'}"
-    cfeval(*words, cwd=bench.folder)
+    run_cfeval(*words, cwd=bench.folder)
     assert bench.tables("b") == bench.tables("whole")
     assert bench.explained("a")[:-RECOMPUTED] == whole
     assert set(bench.explained("a")[-RECOMPUTED:]) <= set(first)  # which checks the cache
@@ -271,9 +271,9 @@ def test_a_sweep_goes_on(toy, tmp_path, twice):
     first = (tmp_path / "sweep" / "0" / "run.json").stat().st_mtime_ns
     config = toy.arguments
     if twice:
-        done = cfeval("run", "--resume", "sweep", *config, cwd=tmp_path, code=2)
+        done = run_cfeval("run", "--resume", "sweep", *config, cwd=tmp_path, code=2)
         assert done.stdout.count("computed before, with the same inputs") == 1
         assert "Not gathered: 1 (failed)" in done.stdout and "job 1: k=9 exceeds" in done.stderr
-    done = cfeval("run", "--resume=sweep", *config, "k=1,2", cwd=tmp_path)
+    done = run_cfeval("run", "--resume=sweep", *config, "k=1,2", cwd=tmp_path)
     assert done.stdout.count("computed before, with the same inputs") == 1 and "Gathered 2 runs" in done.stdout
     assert (tmp_path / "sweep" / "0" / "run.json").stat().st_mtime_ns == first

@@ -9,7 +9,7 @@ from cfeval_cli.pipeline import explanation_job
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.folder import RunFolder
-from tests.inside import planned
+from tests.inside import make_plan
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
 N = 6
@@ -34,7 +34,7 @@ def test_metrics_are_equal(kind, request, tmp_path, monkeypatch):
     def run(name, *words):
         folder = tmp_path / name
         folder.mkdir()
-        plan = planned(*toy.arguments[2:], f"search={search}", *WORDS, *words, folder=toy.folder / "conf")
+        plan = make_plan(*toy.arguments[2:], f"search={search}", *WORDS, *words, folder=toy.folder / "conf")
         pipeline.run(plan, RunFolder(folder, []), Progress())
         return folder / "metrics.csv"
 

@@ -8,7 +8,7 @@ import pytest
 
 from cfeval_cli.errors import Failure
 from tests import inside
-from tests.conftest import LITTLE, SCORED, cfeval, unless
+from tests.conftest import FEW_METRICS, SMALL_RUN, drop_overridden, run_cfeval
 
 FAULTY = """
 import signal
@@ -146,7 +146,7 @@ class Own(Random):
         explain = super().fit(dataset, model)
         return lambda batch: [explain(batch) for _ in range(times)][0]
 """
-WORKERS = [*unless([*LITTLE, SCORED], ["n_jobs=2"]), "n_jobs=2", "executor.min_seconds=0"]
+WORKERS = [*drop_overridden([*SMALL_RUN, FEW_METRICS], ["n_jobs=2"]), "n_jobs=2", "executor.min_seconds=0"]
 
 
 def test_a_component_in_the_working_directory_is_found_in_workers_too(toy, tmp_path):
@@ -157,20 +157,20 @@ def test_a_component_in_the_working_directory_is_found_in_workers_too(toy, tmp_p
     (tmp_path / "own_explainer.py").write_text(IMPORTING)
     (tmp_path / "helper.py").write_text("times = 2\n")
     words = ["--multirun", *toy.arguments[2:], "explainer=[random,omission],[random,own]", "strict=true"]
-    cfeval("run", *words, *WORKERS, "hydra.sweep.dir=sweep", cwd=tmp_path)
+    run_cfeval("run", *words, *WORKERS, "hydra.sweep.dir=sweep", cwd=tmp_path)
     assert "own" in (tmp_path / "sweep" / "1" / "metrics.csv").read_text()
 
 
 @pytest.mark.parametrize("command", ["report", "run"])
-def test_modules_in_the_working_directory_are_not_imported(toy, made, tmp_path, command):
+def test_modules_in_the_working_directory_are_not_imported(toy, make_run, tmp_path, command):
     here = tmp_path / "here"
     (here / "hydra_plugins").mkdir(parents=True)
     # packages that pandas looks for, and those that worker processes and downloads start with
     for name in ("numexpr", "bottleneck", "joblib", "argparse", "pip", "hydra_plugins/other"):
         (here / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\nraise ImportError\n")
     if command == "report":
-        shutil.copytree(made(toy, "explainer=[random,omission]"), here / "run")
-        cfeval("report", "run", cwd=here)
+        shutil.copytree(make_run(toy, "explainer=[random,omission]"), here / "run")
+        run_cfeval("report", "run", cwd=here)
     else:
-        cfeval("run", *toy.arguments, *WORKERS, "explainer=[random,omission]", cwd=here)
+        run_cfeval("run", *toy.arguments, *WORKERS, "explainer=[random,omission]", cwd=here)
     assert not (tmp_path / "imported").exists()

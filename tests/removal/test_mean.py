@@ -10,7 +10,7 @@ from cfeval_cli.core.without import compute_removal_effect
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.removal.mean import Mean
-from tests.problems import logit, make_batch, make_dataset, make_linear, open_client, predicted, problems, sigmoid
+from tests.problems import logit, make_batch, make_dataset, make_linear, make_rows, open_client, problems, sigmoid
 
 
 def by_hand(dataset, model, row, gone):
@@ -42,7 +42,7 @@ class Plain(Probabilistic, HasGradient):
 @given(problems(absent=0.2), st.integers(0, 99))
 def test_probability_equals_that_of_mean_effects(problem, seed):
     dataset, model = problem
-    rows = predicted(dataset, model)
+    rows = make_rows(dataset, model)
     gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
     for one in (model, Plain(model)):
         effect = compute_removal_effect(open_client(one), rows, gone, Mean().fit(dataset, open_client(one)))
@@ -59,7 +59,7 @@ def test_mean_does_not_depend_on_the_parametrisation():
     tables = tuple(np.c_[table, np.full(len(table), 3.0)] for table in model.tables)
     means = np.c_[model.means, np.full(len(tables), 3.0)]
     shifted = LinearModel(model.bias - 9.0, np.c_[model.weights, np.ones(3)], tables, means)
-    rows = predicted(dataset, model)
+    rows = make_rows(dataset, model)
     gone = np.random.default_rng(0).random(rows.codes.shape) < 0.5
     left = [
         compute_removal_effect(open_client(one), rows, gone, Mean().fit(dataset, open_client(one))).probability

@@ -103,8 +103,8 @@ def findings(folder):
     return opened.findings, opened.record
 
 
-def test_values_ranks_and_marks_equal_those_of_metrics_csv(toy, made):
-    folder = made(toy, *FIVE)
+def test_values_ranks_and_marks_equal_those_of_metrics_csv(toy, make_run):
+    folder = make_run(toy, *FIVE)
     one = build_brief(*findings(folder))
     with (folder / "metrics.csv").open() as file:
         rows = [
@@ -143,8 +143,8 @@ def test_tied_ranks_are_compared_with_the_next_better_rank():
     assert told == {"a": "1st", "b": "2.5=~", "c": "2.5=~", "d": "4th"}
 
 
-def test_tau_excludes_controls_for_each_question(toy, made):
-    folder = made(toy, *FIVE)
+def test_tau_excludes_controls_for_each_question(toy, make_run):
+    folder = make_run(toy, *FIVE)
     found, record = findings(folder)
     one = build_brief(found, record)
     assert [title.text for title in one.header[-2:]] == ["τ\u00a0contribution", "τ\u00a0change"]
@@ -157,8 +157,8 @@ def test_tau_excludes_controls_for_each_question(toy, made):
         assert row.cells[-2 + place].value == want
 
 
-def test_rows_that_are_empty_or_the_same_are_named_below(toy, made):
-    one = build_brief(*findings(made(toy, *FIVE)))
+def test_rows_that_are_empty_or_the_same_are_named_below(toy, make_run):
+    one = build_brief(*findings(make_run(toy, *FIVE)))
     notes = " ".join(one.notes)
     assert "No values: Comp. (mask)" in notes and "Coverage 100%" in notes
     names = [row.title.text for row in one.rows]
@@ -167,7 +167,7 @@ def test_rows_that_are_empty_or_the_same_are_named_below(toy, made):
     assert "Shown by --full: Comp. (del.)" in notes and not [name for name in names if "del." in name]
 
 
-def test_one_explainer_has_values_and_no_ranks(toy, made):
-    one = build_brief(*findings(made(toy, "explainer=lr", "n_explain=20")))
+def test_one_explainer_has_values_and_no_ranks(toy, make_run):
+    one = build_brief(*findings(make_run(toy, "explainer=lr", "n_explain=20")))
     assert len(one.header) == 2 and not any(row.cells[0].rank_text for row in one.rows)
     assert "rank" not in " ".join(one.notes)

@@ -33,17 +33,17 @@ def chromium():
 
 
 @pytest.fixture(scope="module")
-def reports(toy, toy_text, made):
+def reports(toy, toy_text, make_run):
     """A table with names that are markup, and sentences with moved embeddings."""
-    table = made(toy, "explainer=[random,omission,lr]", SCORED, "truth=[signed]", copy=True)
+    table = make_run(toy, "explainer=[random,omission,lr]", SCORED, "truth=[signed]", copy=True)
     record = json.loads((table / "run.json").read_text())
     record["explainers"]["omission"] = EVIL
     (table / "run.json").write_text(json.dumps(record))
     described = json.loads((table / "dataset.json").read_text())
     described["classes"][1] = described["features"][0]["name"] = EVIL
     (table / "dataset.json").write_text(json.dumps(described))
-    moved = ["search=continuous", "search.steps=5"]
-    text = made(toy_text, "explainer=[random,omission,lr]", SCORED, "truth=[signed]", "resamples=0", *moved, copy=True)
+    moved = ["search=continuous", "search.steps=5", "resamples=0"]
+    text = make_run(toy_text, "explainer=[random,omission,lr]", SCORED, "truth=[signed]", *moved, copy=True)
     for folder in (table, text):
         reseal(folder)
         replace_files(folder, read_results(folder).record, build.Report(read_results(folder)).make_files([]))
@@ -51,7 +51,7 @@ def reports(toy, toy_text, made):
     uncomputed.write_text(re.sub(r'(?<="reference":)\{[^}]*\}', "{}", (table / "report.html").read_text()))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
-        shutil.copytree(made(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
+        shutil.copytree(make_run(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "save_figures", lambda *_: None)  # figures are in the page, too
         gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
@@ -90,9 +90,9 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ["sweep", *(pytest.param(name, marks=pytest.mark.slow) for name in ODD)])
-def test_pages_of_sweeps_and_unusual_runs_are_valid(opened, reports, made, toy, name):
+def test_pages_of_sweeps_and_unusual_runs_are_valid(opened, reports, make_run, toy, name):
     if name in ODD:
-        odd = made(toy, *ODD[name], copy=True)
+        odd = make_run(toy, *ODD[name], copy=True)
         replace_files(odd, read_results(odd).record, build.Report(read_results(odd)).make_files([]))
         reports[name] = odd / "report.html"
     page = opened(name)

@@ -15,7 +15,7 @@ from cfeval_cli.report.page.build import Report
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results.read import read_results
-from tests.inside import planned
+from tests.inside import make_plan
 from tests.records import change_record
 
 
@@ -64,9 +64,9 @@ def test_latex_has_every_cell_once_and_narrow_tables_fit_one_column(columns, row
     assert values[0][0] == (columns > 2 and rows > 0)
 
 
-def test_only_selected_metrics_have_rows_in_latex(toy, made):
+def test_only_selected_metrics_have_rows_in_latex(toy, make_run):
     three = ("explainer=[random,omission,lr]", "metric=[comprehensiveness,sufficiency,proximity,validity_soft,recall]")
-    folder = made(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
+    folder = make_run(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
     told = read_results(folder)
     whole = replace(told, record=change_record(told.record, settings={"tables": {"metrics": None}}))  # all
     chosen, everything = (folder / "tables.tex").read_text(), dict(Report(whole).make_texts())["tables.tex"].decode()
@@ -79,19 +79,19 @@ def test_only_selected_metrics_have_rows_in_latex(toy, made):
     assert set(some) < set(all_of) and all(all_of[name] == cells for name, cells in some.items())  # ranks among all
 
 
-def _rows(made):
-    return ((row.title.text, row.texts) for row in made.rows)
+def _rows(make_run):
+    return ((row.title.text, row.texts) for row in make_run.rows)
 
 
 @pytest.mark.parametrize("wanted", ["comprehensiveness", "[]", "[validty]", "[recall]"])
 def test_invalid_selection_of_metrics_is_refused(wanted):
     with pytest.raises(UserError, match=r"tables\.metrics must be"):
-        planned(f"tables.metrics={wanted}")
+        make_plan(f"tables.metrics={wanted}")
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
-def test_latex_tables_compile_and_none_is_too_wide(toy, made, tmp_path):
-    text = dict(Report(read_results(made(toy))).make_texts())["tables.tex"].decode()
+def test_latex_tables_compile_and_none_is_too_wide(toy, make_run, tmp_path):
+    text = dict(Report(read_results(make_run(toy))).make_texts())["tables.tex"].decode()
     text += "".join(render_latex(table(n, 50, f"{n} columns", ["A note."])) for n in (2, 6, 16))
     page = r"\documentclass[twocolumn]{article}\usepackage[margin=2cm]{geometry}\usepackage{booktabs}\begin{document}"
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)

@@ -22,7 +22,7 @@ from cfeval_cli.results.read import read_results
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.gather import gather
 from cfeval_cli.study.sweep.page import write_page
-from tests.conftest import cfeval, reseal
+from tests.conftest import reseal, run_cfeval
 from tests.records import change_record
 from tests.report.conftest import text_of
 
@@ -89,8 +89,8 @@ def check(html):
     return html
 
 
-def test_report_has_tables_figures_settings_and_instances(toy, made):
-    html = check(page(made(toy, "explainer=[random,omission,lr]", "metric=[validity,proximity,recall]")))
+def test_report_has_tables_figures_settings_and_instances(toy, make_run):
+    html = check(page(make_run(toy, "explainer=[random,omission,lr]", "metric=[validity,proximity,recall]")))
     said = unescape(text_of(html))
     for title in ("Scores and ranks", "Agreement of each metric's ranking", "Differences between the τ", "Costs"):
         assert title in said
@@ -102,8 +102,8 @@ def test_report_has_tables_figures_settings_and_instances(toy, made):
     assert re.findall(r"<svg[^>]*role=\"img\"", html) and html.count("<desc") == html.count("<svg")
 
 
-def test_report_made_again_has_the_same_bytes(toy, made, monkeypatch, capsys):
-    folder = made(
+def test_report_made_again_has_the_same_bytes(toy, make_run, monkeypatch, capsys):
+    folder = make_run(
         toy,
         "explainer=[random,lr]",
         "metric=[c,recall]",
@@ -135,9 +135,9 @@ def test_report_made_again_has_the_same_bytes(toy, made, monkeypatch, capsys):
 
 
 @pytest.fixture(scope="module")
-def undrawn(toy, made):
+def undrawn(toy, make_run):
     """A page without figures."""
-    return page(made(toy, FOUR, FEW), figures=False)
+    return page(make_run(toy, FOUR, FEW), figures=False)
 
 
 def test_content_security_policy_allows_only_the_script_of_the_page(undrawn):
@@ -148,8 +148,8 @@ def test_content_security_policy_allows_only_the_script_of_the_page(undrawn):
     assert "unsafe-inline'; script" not in policy.split("script-src")[1]
 
 
-def test_markup_in_names_is_escaped(toy, made):
-    folder = made(toy, FOUR, *FEWER, copy=True)
+def test_markup_in_names_is_escaped(toy, make_run):
+    folder = make_run(toy, FOUR, *FEWER, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explainers"]["omission"] = EVIL + "</script><!--"
     record["explainers"]["decision_boundary"] = "$x^{2}$ {{ 7 * 7 }}"
@@ -200,8 +200,8 @@ def test_every_table_can_be_copied_as_latex_markdown_and_csv(undrawn):
         (["explainer=[random,lr]", "metric=[recall]"], ["no metric to be judged"]),
     ],
 )
-def test_reports_of_unusual_runs_are_valid(toy, made, overrides, expected):
-    folder = made(toy, *overrides, "model.max_epochs=10")
+def test_reports_of_unusual_runs_are_valid(toy, make_run, overrides, expected):
+    folder = make_run(toy, *overrides, "model.max_epochs=10")
     few = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
     said = unescape(text_of(check(page(folder, figures=not few))))
     assert not few or "correlations" not in build.draw_figures(opened(folder))
@@ -209,8 +209,8 @@ def test_reports_of_unusual_runs_are_valid(toy, made, overrides, expected):
 
 
 @pytest.mark.slow
-def test_text_report_has_words_and_moved_embeddings(toy_text, made):
-    folder = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=2")
+def test_text_report_has_words_and_moved_embeddings(toy_text, make_run):
+    folder = make_run(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=2")
     html = check(page(folder))
     said = unescape(text_of(html))
     data = embedded(html, "browser-data")
@@ -221,8 +221,8 @@ def test_text_report_has_words_and_moved_embeddings(toy_text, made):
         assert " ".join(words) == " ".join(kept.loc[instance["id"], "text"].split())
 
 
-def test_report_warns_if_no_counterfactual_flips(toy, made):
-    folder = made(toy, FOUR, copy=True)
+def test_report_warns_if_no_counterfactual_flips(toy, make_run):
+    folder = make_run(toy, FOUR, copy=True)
     found = pd.read_parquet(folder / "counterfactuals.parquet")
     found["flipped"] = False
     found.to_parquet(folder / "counterfactuals.parquet", index=False)
@@ -236,8 +236,8 @@ def test_report_warns_if_no_counterfactual_flips(toy, made):
 
 
 @pytest.mark.slow
-def test_report_of_500_graded_controls_is_small(toy, made):
-    folder = made(toy, "explainer=[random,omission,lr,ladder]", "explainer.ladder.rungs=3", copy=True)
+def test_report_of_500_graded_controls_is_small(toy, make_run):
+    folder = make_run(toy, "explainer=[random,omission,lr,ladder]", "explainer.ladder.rungs=3", copy=True)
     record = json.loads((folder / "run.json").read_text())
     metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values={"rung": [""]})
     rungs, others = metrics[metrics["rung"].notna()], metrics[metrics["rung"].isna()]
@@ -259,8 +259,8 @@ def test_instances_of_the_browser_are_spread_over_the_predictions():
     assert instance_browser.select_spread(probability[:10], 300).tolist() == list(range(10))
 
 
-def test_instance_browser_equals_the_parquet_files(toy, made):
-    folder = made(toy, FOUR)
+def test_instance_browser_equals_the_parquet_files(toy, make_run):
+    folder = make_run(toy, FOUR)
     browser = instance_browser.build_browser(opened(folder))
     scores = pd.read_parquet(folder / "scores.parquet").set_index(["metric", "variant", "explainer", "instance"])
     scores = scores["numerator"].to_dict()
@@ -296,8 +296,8 @@ def verdict_of(folder, many=2, **columns):
     return write_verdict(told.findings, told.record)
 
 
-def test_the_verdict_claims_no_more_than_p_allows(toy, made):
-    folder = made(toy, FOUR, FEW)
+def test_the_verdict_claims_no_more_than_p_allows(toy, make_run):
+    folder = make_run(toy, FOUR, FEW)
     few = verdict_of(folder, tau=0.5)
     assert not few.is_significant and "2 orderings" in few.points[-1] and len(few.points) == 5
     start = "Inconclusive for this trained model: 2 explainers allow only 2 orderings. Highest τ: "
@@ -311,13 +311,13 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     four = verdict_of(folder, many=4, tau=0.5, p_tau=1 / 24)
     assert "Inconclusive" in four.headline and "4 explainers allow only 24 orderings" in four.headline
     assert not four.is_significant
-    one = verdict_of(made(toy, FOUR, *FEWER), tau=0.5)
+    one = verdict_of(make_run(toy, FOUR, *FEWER), tau=0.5)
     assert "inconclusive, 2 explainers allow only 2 orderings; highest τ: " in one.headline
     assert "over the 2 explainers that are not controls (Omission and DecisionBoundary" in one.points[0]
     assert "2 orderings" in one.points[0] and "With the controls (Random and LR) τ is" in one.points[0]
     none = "no metric agrees with the ground truth (no τ is above 0)"
     assert verdict_of(folder, tau=-0.5).headline == f"For this trained model. Contribution: {none}. Change: {none}"
-    alone = verdict_of(made(toy, FOUR, *FEWER), tau=-0.5)
+    alone = verdict_of(make_run(toy, FOUR, *FEWER), tau=-0.5)
     assert alone.headline == f"For this trained model: {none}"
     unsure = verdict_of(folder, many=6, tau=0.5, p_tau=0.2)
     assert unsure.headline.count("no metric is significantly above chance; highest τ: ") == 2
@@ -330,8 +330,8 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, made):
 
 
 @pytest.mark.parametrize("truth", [[], ["truth=[signed]", "metric=[comprehensiveness,dfr,validity,c,recall]"]])
-def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, truth):
-    told = opened(made(toy, FOUR, *truth))
+def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, make_run, truth):
+    told = opened(make_run(toy, FOUR, *truth))
     metrics, lines = told.findings.metrics, told.findings.correlations
     metrics["control"] = False
     metrics.loc[metrics["metric"].isin(["c", "dfr"]) & (metrics["explainer"] == "decision_boundary"), "value"] = np.nan
@@ -364,8 +364,8 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, t
     assert len(judged.lines) + not_compared == len(mine) and not_compared == fewer[mine.index].sum()
 
 
-def test_controls_alone_give_no_verdict(toy, made):
-    told = opened(made(toy, "explainer=[random,lr]", FEW))
+def test_controls_alone_give_no_verdict(toy, make_run):
+    told = opened(make_run(toy, "explainer=[random,lr]", FEW))
     assert told.findings.correlations["tau"].notna().any()
     said = write_verdict(told.findings, told.record)
     assert said.headline == "No metric could be compared with the ground truth" and not said.is_significant
@@ -376,8 +376,8 @@ def test_controls_alone_give_no_verdict(toy, made):
 
 
 @pytest.mark.parametrize(("count", "few"), [(1, "1 instance is"), (29, "29 instances are"), (30, None)])
-def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
-    told = opened(made(toy, FOUR))
+def test_of_a_handful_of_instances_nothing_is_claimed(toy, make_run, count, few):
+    told = opened(make_run(toy, FOUR))
     found = write_verdict(told.findings, change_record(told.record, instances=count))
     if few:
         assert found.headline == f"Inconclusive: {few} too few to compare explainers or metrics"
@@ -385,8 +385,8 @@ def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
     assert ("highest τ" in found.headline.lower()) == (few is None)
 
 
-def test_only_effects_have_colours(toy, made):
-    folder = opened(made(toy, FOUR))
+def test_only_effects_have_colours(toy, make_run):
+    folder = opened(make_run(toy, FOUR))
     browser = instance_browser.build_browser(folder)
     assert dict(zip(browser.explainers, browser.has_effects, strict=True)) == {
         folder.record.explainers[name]: name != "random" for name in folder.displayed_explainers
@@ -394,8 +394,8 @@ def test_only_effects_have_colours(toy, made):
     assert folder.record.effects["random"] is False
 
 
-def test_failed_explanations_are_listed(toy, made):
-    folder = made(toy, FOUR, copy=True)
+def test_failed_explanations_are_listed(toy, make_run):
+    folder = make_run(toy, FOUR, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explained"]["decision_boundary"]["faults"] = 7
     (folder / "run.json").write_text(json.dumps(record))
@@ -408,8 +408,8 @@ def test_failed_explanations_are_listed(toy, made):
     assert any(instance.explanations[2].missing_reason == "it broke" for instance in browser.instances)
 
 
-def test_incomplete_run_has_no_report(toy, made, tmp_path, monkeypatch):
-    folder = made(toy, FOUR, copy=True)
+def test_incomplete_run_has_no_report(toy, make_run, tmp_path, monkeypatch):
+    folder = make_run(toy, FOUR, copy=True)
     record = json.loads((folder / "run.json").read_text())
     for change, reason in (({"status": "failed"}, "its status is failed"), ({"schema": 0}, "another version")):
         (folder / "run.json").write_text(json.dumps(record | change))
@@ -424,13 +424,13 @@ def test_incomplete_run_has_no_report(toy, made, tmp_path, monkeypatch):
     (folder / "metrics.csv").unlink()
     with pytest.raises(UserError, match=r"metrics\.csv is missing"):
         read_results(folder)
-    done = cfeval("report", str(tmp_path), cwd=tmp_path, code=2)
+    done = run_cfeval("report", str(tmp_path), cwd=tmp_path, code=2)
     assert "contains a run.json" in done.stderr and done.stderr.startswith("cfeval: ")
 
 
-def test_report_of_a_sweep_names_varied_settings_and_failed_runs(toy, made, tmp_path, monkeypatch):
+def test_report_of_a_sweep_names_varied_settings_and_failed_runs(toy, make_run, tmp_path, monkeypatch):
     for number, overrides in enumerate((["seed=1"], ["seed=2"], ["seed=1", "k=2"])):
-        shutil.copytree(made(toy, *SWEPT, *overrides), tmp_path / str(number))
+        shutil.copytree(make_run(toy, *SWEPT, *overrides), tmp_path / str(number))
         record = json.loads((tmp_path / str(number) / "run.json").read_text())
         (tmp_path / str(number) / "run.json").write_text(json.dumps(record | {"overrides": overrides}))
     (tmp_path / "0" / "report.html").touch()
@@ -455,8 +455,8 @@ def test_report_of_a_sweep_names_varied_settings_and_failed_runs(toy, made, tmp_
 
 
 @pytest.mark.parametrize("resamples", [100, 1000])
-def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
-    told = opened(made(toy, FOUR, FEW, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True))
+def test_too_few_resamples_are_said_and_only_then(toy, make_run, resamples):
+    told = opened(make_run(toy, FOUR, FEW, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True))
     assert told.record.settings.resamples == resamples
     judged = _Comparison.from_findings(told.findings, told.record, "shapley")
     least = 2 / (resamples + 1) * judged.n_hypotheses * (judged.n_hypotheses - 1) / 2
@@ -466,8 +466,8 @@ def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
     assert ("resamples are too few" in said) == bool(judged.resamples_note)
 
 
-def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
-    told = opened(made(toy, FOUR, copy=True))
+def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, make_run):
+    told = opened(make_run(toy, FOUR, copy=True))
     lines = told.findings.correlations
     rest = lines["subset"] == WITHOUT_CONTROLS
     lead = rest & (lines["truth"] == "shapley") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])

@@ -20,9 +20,9 @@ from tests.report.conftest import text_of
 
 
 @pytest.fixture(scope="module")
-def folder(toy, made):
+def folder(toy, make_run):
     return read_results(
-        made(toy, "explainer=[random,omission,decision_boundary,lr]", "metric=[dfr,validity,c,recall,hit]", "k=2")
+        make_run(toy, "explainer=[random,omission,decision_boundary,lr]", "metric=[dfr,validity,c,recall,hit]", "k=2")
     )
 
 

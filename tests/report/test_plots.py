@@ -128,10 +128,10 @@ def test_axis_limits_hide_rounding_differences():
     assert low < 1.3 and high > 1.5 and plots._widen_limits((0.1, 0.2)) == (0.1, 0.2)
 
 
-def test_run_writes_its_figures_and_costs(toy, made):
+def test_run_writes_its_figures_and_costs(toy, make_run):
     explainers = ("explainer=[random,omission,ladder]", "explainer.ladder.rungs=3")
     few = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
-    folder = made(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
+    folder = make_run(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
         f"{name}.svg" for name in ("correlations", "costs", "counterfactuals", "truth", "truth_contrast")
     ]

@@ -18,8 +18,8 @@ from tests.conftest import reseal, seal
 SOME = ("explainer=[random,lr]", "n_explain=20", "truth=[signed,shapley,contrast,absolute]")
 
 
-def test_results_equal_the_written_files(toy, made):
-    folder = made(toy, *SOME)
+def test_results_equal_the_written_files(toy, make_run):
+    folder = make_run(toy, *SOME)
     record = checked.read_verified_record(folder)
     assert record.schema_ == checked.SCHEMA_VERSION and record.status == "complete"
     found = read_results(folder, record)
@@ -29,8 +29,8 @@ def test_results_equal_the_written_files(toy, made):
     assert RunFolder(folder, []).complete_inputs == record.inputs
 
 
-def test_instances_have_predictions_and_truths(toy, made):
-    folder = made(toy, *SOME)
+def test_instances_have_predictions_and_truths(toy, make_run):
+    folder = make_run(toy, *SOME)
     record = checked.read_verified_record(folder)
     instances = pd.read_parquet(folder / "instances.parquet")
     positive = instances["probability"].to_numpy()
@@ -46,9 +46,9 @@ def test_instances_have_predictions_and_truths(toy, made):
         assert {"title", "latex", "better", "display_order", "role", "block", "details"} <= metric.model_fields_set
 
 
-def test_changed_or_missing_file_is_named(toy, made):
+def test_changed_or_missing_file_is_named(toy, make_run):
     for change in (lambda path: path.write_text("changed"), lambda path: path.unlink()):
-        folder = made(toy, *SOME, copy=True)
+        folder = make_run(toy, *SOME, copy=True)
         change(folder / "metrics.csv")
         with pytest.raises(UserError, match=r"metrics\.csv is (missing|not as the run left it)"):
             checked.read_verified_record(folder)
@@ -72,8 +72,8 @@ def test_changed_or_missing_file_is_named(toy, made):
         (lambda record: record["files"].update({"../x": "00"}), "not in the run's folder"),
     ],
 )
-def test_invalid_record_is_refused(toy, made, change, message):
-    folder = made(toy, *SOME, copy=True)
+def test_invalid_record_is_refused(toy, make_run, change, message):
+    folder = make_run(toy, *SOME, copy=True)
     record = json.loads((folder / "run.json").read_text())
     change(record)
     (folder / "run.json").write_text(json.dumps(record))
@@ -86,18 +86,18 @@ LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs
          "model.max_epochs=10")  # fmt: skip
 
 
-def in_row_groups(toy, made, monkeypatch, search):
+def in_row_groups(toy, make_run, monkeypatch, search):
     """The run of LARGE in small parts; its seed is said, so that it is another one to those who keep runs."""
     monkeypatch.setattr(tables, "ROWS_PER_GROUP", 7)
     monkeypatch.setattr(tables, "SCALAR_ROWS_PER_GROUP", 50)
-    return made(toy, *LARGE, f"search={search}", "seed=0")
+    return make_run(toy, *LARGE, f"search={search}", "seed=0")
 
 
 @pytest.mark.parametrize("search", ["discrete", "continuous"])
-def test_tables_in_row_groups_equal_tables_in_one_piece(toy, made, monkeypatch, search):
+def test_tables_in_row_groups_equal_tables_in_one_piece(toy, make_run, monkeypatch, search):
     import pyarrow.parquet as pq
 
-    whole, folder = made(toy, *LARGE, f"search={search}"), in_row_groups(toy, made, monkeypatch, search)
+    whole, folder = make_run(toy, *LARGE, f"search={search}"), in_row_groups(toy, make_run, monkeypatch, search)
     names = ["instances", "truth", "explanations", "counterfactuals", "scores"]
     for name in names:
         assert pq.read_metadata(folder / f"{name}.parquet").num_row_groups > 1
@@ -108,8 +108,8 @@ def test_tables_in_row_groups_equal_tables_in_one_piece(toy, made, monkeypatch, 
 
 
 @pytest.mark.parametrize("search", ["discrete", "continuous"])
-def test_rows_of_some_instances_equal_that_part_of_the_table(toy, made, monkeypatch, search):
-    path = in_row_groups(toy, made, monkeypatch, search)
+def test_rows_of_some_instances_equal_that_part_of_the_table(toy, make_run, monkeypatch, search):
+    path = in_row_groups(toy, make_run, monkeypatch, search)
     results = read_results(path, checked.read_verified_record(path))
     ids = results.predictions["instance"].to_numpy()[[1, 2, 13]].tolist()
     for name in ("instances", "explanations", "counterfactuals", "truth"):
@@ -161,8 +161,8 @@ def test_complete_job_of_a_resumed_sweep_is_kept_without_known_inputs(tmp_path):
     assert not RunFolder(tmp_path, [], ["k=1"]).has_results_of(None)
 
 
-def test_figures_in_a_record_must_be_formats(toy, made):
-    folder = made(toy, *SOME, copy=True)
+def test_figures_in_a_record_must_be_formats(toy, make_run):
+    folder = make_run(toy, *SOME, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["settings"]["figures"] = ["../../x.svg"]
     (folder / "run.json").write_text(json.dumps(record))
@@ -182,9 +182,9 @@ def test_load_of_a_sweep_names_its_runs(tmp_path):
         load(tmp_path)
 
 
-def test_invalid_record_is_not_written(toy, made):
+def test_invalid_record_is_not_written(toy, make_run):
     with pytest.raises(UserError, match=r"reference\.test_accuracy must be a number, not 'high'"):
-        made(toy, *SOME, "+dataset.reference={test_accuracy: high}")
+        make_run(toy, *SOME, "+dataset.reference={test_accuracy: high}")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_invalid_record_is_not_written(toy, made):
         (lambda content: content["features"][0].update(values=99), "has no list of values"),
     ],
 )
-def test_invalid_description_of_the_data_is_refused(toy, made, change, message):
-    folder = made(toy, *SOME, copy=True)
+def test_invalid_description_of_the_data_is_refused(toy, make_run, change, message):
+    folder = make_run(toy, *SOME, copy=True)
     content = json.loads((folder / "dataset.json").read_text())
     change(content)
     (folder / "dataset.json").write_text(json.dumps(content))

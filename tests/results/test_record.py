@@ -7,8 +7,8 @@ import pytest
 from cfeval_cli.results.record import RunRecord, parse_record
 
 
-def test_record_is_unchanged_by_reading_and_writing(toy, made):
-    record = json.loads((made(toy, "explainer=[random,lr]", "n_explain=20") / "run.json").read_text())
+def test_record_is_unchanged_by_reading_and_writing(toy, make_run):
+    record = json.loads((make_run(toy, "explainer=[random,lr]", "n_explain=20") / "run.json").read_text())
     parsed = parse_record(record)
     assert parsed.settings.k == record["settings"]["k"] and parsed.data.name == "toy"
     assert {name: entry.title for name, entry in parsed.metrics.items()} == {

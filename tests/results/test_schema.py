@@ -22,8 +22,8 @@ def read(path):
 
 
 @pytest.fixture(scope="module")
-def folder(toy, made):
-    return made(toy, *WIDE)
+def folder(toy, make_run):
+    return make_run(toy, *WIDE)
 
 
 def test_every_table_of_a_run_has_the_columns_of_its_schema(folder):

@@ -10,16 +10,16 @@ from cfeval_cli.core import NO_FEATURE, Access, SupportsBatchedEmbedding, Suppor
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
 from tests.problems import (
+    add_constraints,
     choose_features,
+    is_permitted,
     logit,
     make_dataset,
     make_linear,
     make_mixed,
     make_task,
-    permitted,
     problems,
     sigmoid,
-    with_constraints,
 )
 
 
@@ -28,7 +28,11 @@ def run_algorithm_1(dataset, model, row, features, pick, access):
     before = logit(model, row) > 0
     candidates = []
     options = [
-        [v for v in sorted({*dataset.candidates[j].tolist(), int(row[j])}) if permitted(dataset.features[j], row[j], v)]
+        [
+            code
+            for code in sorted({*dataset.candidates[j].tolist(), int(row[j])})
+            if is_permitted(dataset.features[j], row[j], code)
+        ]
         for j in features
     ]
     for values in product(*options):
@@ -106,7 +110,7 @@ def test_numbers_may_keep_their_value_and_constraints_are_kept(seed, k, pick, ac
     dataset = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
     model = make_linear(dataset, seed=seed)
     if seed % 3:
-        dataset = with_constraints(dataset, seed)
+        dataset = add_constraints(dataset, seed)
     search = Discrete(pick=pick, max_batch_rows=max_batch_rows)
     if access not in search.levels:
         return
@@ -120,7 +124,7 @@ def test_numbers_may_keep_their_value_and_constraints_are_kept(seed, k, pick, ac
         expected = run_algorithm_1(dataset, model, row, selected, resolved_pick, access)
         for j in np.flatnonzero(counterfactuals.codes[i] != row):
             assert j in selected and counterfactuals.codes[i][j] in dataset.candidates[j]
-            assert permitted(dataset.features[j], row[j], counterfactuals.codes[i][j])
+            assert is_permitted(dataset.features[j], row[j], counterfactuals.codes[i][j])
         if expected is None:
             assert not counterfactuals.flipped[i]
         else:

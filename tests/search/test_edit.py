@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import NO_FEATURE, Access
 from cfeval_cli.search.edit import embed_selected_features, evaluate_edited_embeddings, evaluate_edited_values
-from tests.problems import choose_features, kept, labels, make_task, problems
+from tests.problems import choose_features, get_class_proba, make_task, predict_labels, problems
 
 
 @given(problems(), st.integers(0, 99), st.sampled_from([Access.LABEL, Access.PROBABILITY]), st.sampled_from([1, 4, 99]))
@@ -19,7 +19,7 @@ def test_exchanged_values_are_evaluated_and_measured(problem, seed, access, batc
     for i, (j,) in enumerate(task.features):
         edited[i, j] = rng.integers(len(dataset.candidates[j]))
     counterfactuals = evaluate_edited_values(task, edited, batch_size)
-    assert (counterfactuals.labels == labels(model, edited)).all() and (
+    assert (counterfactuals.labels == predict_labels(model, edited)).all() and (
         counterfactuals.flipped == (counterfactuals.labels != task.labels)
     ).all()
     assert (counterfactuals.codes == edited).all() and counterfactuals.distance == pytest.approx(
@@ -28,7 +28,7 @@ def test_exchanged_values_are_evaluated_and_measured(problem, seed, access, batc
     if access == Access.LABEL:
         assert counterfactuals.probability is None
     else:
-        assert counterfactuals.probability == pytest.approx(kept(model, edited, task.labels))
+        assert counterfactuals.probability == pytest.approx(get_class_proba(model, edited, task.labels))
 
 
 @given(problems(), st.integers(0, 99))
@@ -49,4 +49,4 @@ def test_unchanged_embeddings_change_nothing(problem, seed):
         and counterfactuals.converged.all()
         and counterfactuals.steps is None
     )
-    assert counterfactuals.probability == pytest.approx(kept(model, task.codes, task.labels))
+    assert counterfactuals.probability == pytest.approx(get_class_proba(model, task.codes, task.labels))

@@ -46,7 +46,7 @@ VERB = {
 }  # fmt: skip
 
 
-plan = inside.planned
+plan = inside.make_plan
 
 
 # what a config is composed with where it does not matter: fewer files are read
@@ -95,7 +95,7 @@ KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component h
 
 def only(group, name):
     """The config of a run with one component of its group."""
-    return inside.composed(*alone(group, name, *NEEDS.get((group, name), [])))
+    return inside.compose_config(*alone(group, name, *NEEDS.get((group, name), [])))
 
 
 def composed(group, name):
@@ -207,7 +207,7 @@ def test_a_component_of_another_kind_is_refused(group):
         "Metric": "metric.c",
     }
     key = keys.get(group) or several[group]
-    cfg = inside.composed("truth=[signed]")
+    cfg = inside.compose_config("truth=[signed]")
     OmegaConf.update(cfg, key, {"_target_": "pathlib.PurePosixPath"}, merge=False)
     with pytest.raises(
         UserError, match=rf"{key}: pathlib\.PurePosixPath is not a {group}: .*(derive it from|have fit)"

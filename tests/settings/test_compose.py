@@ -24,9 +24,9 @@ def test_options_include_those_of_a_users_own_folder(tmp_path):
 
 
 def test_default_options_and_top_level_keys_are_those_of_the_composed_config():
-    assert compose.list_default_options("explainer") == list(inside.composed().explainer)
+    assert compose.list_default_options("explainer") == list(inside.compose_config().explainer)
     assert compose.list_default_options("search") == ["discrete"]
-    assert {str(key) for key in inside.composed()} <= compose.list_top_level_keys()
+    assert {str(key) for key in inside.compose_config()} <= compose.list_top_level_keys()
     assert {"k", "fact", "explainer"} <= compose.list_top_level_keys()
 
 

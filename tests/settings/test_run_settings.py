@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from cfeval_cli.errors import UserError
 from cfeval_cli.settings.build import _plain_settings
 from cfeval_cli.settings.run_settings import RunSettings, validate_settings
-from tests.inside import composed
+from tests.inside import compose_config
 
-VALUES = _plain_settings(composed())
+VALUES = _plain_settings(compose_config())
 
 
 def test_the_defaults_of_run_yaml_are_valid_and_complete():

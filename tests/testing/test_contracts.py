@@ -22,8 +22,8 @@ from cfeval_cli.testing.removal import check_removal
 from cfeval_cli.testing.search import check_search
 from cfeval_cli.testing.truth import check_truth
 from tests.dataset.test_packaged import EXPECTED_COUNTS
-from tests.inside import composed
-from tests.problems import make_dataset, random_linear
+from tests.inside import compose_config
+from tests.problems import draw_linear, make_dataset
 
 CONF = compose.get_package_folder()
 # Presets, and components that need files or servers, which have tests of their own.
@@ -50,12 +50,12 @@ def names(group):
 
 def one(group, name, kind, *overrides):
     """A component of a group that is chosen one at a time."""
-    return build.make_component(composed(f"{group}={name}", *QUICK.get(name, []), *overrides), group, kind)
+    return build.make_component(compose_config(f"{group}={name}", *QUICK.get(name, []), *overrides), group, kind)
 
 
 def member(group, name, kind, *overrides):
     """A component of a group that is chosen several at a time."""
-    cfg = composed(f"{group}=[{name}]", *QUICK.get(name, []), *overrides)
+    cfg = compose_config(f"{group}=[{name}]", *QUICK.get(name, []), *overrides)
     return build.make_component(cfg, f"{group}.{KEYS.get(name, name)}", kind)
 
 
@@ -69,7 +69,7 @@ def wide():
     """Many features of many values, and weights that are not exact in binary: sums depend on their order."""
     rng = np.random.default_rng(0)
     dataset = make_dataset(rng.integers(2, 30, 12).tolist(), n=40)
-    return Problem("a wide table", dataset, random_linear(dataset, 0, 3, scale=0.3))
+    return Problem("a wide table", dataset, draw_linear(dataset, 0, 3, scale=0.3))
 
 
 @pytest.mark.parametrize("name", [name for name in names("explainer") if name != "omission_mask"])
@@ -132,7 +132,7 @@ def test_caches(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["adults", *EXPECTED_COUNTS])
 def test_datasets(name):
-    dataset = build.make_component(composed(f"dataset={name}", "explainer=[random]"), "dataset")
+    dataset = build.make_component(compose_config(f"dataset={name}", "explainer=[random]"), "dataset")
     folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[2] / "data"))
     try:
         dataset.fetch(folder)

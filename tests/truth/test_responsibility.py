@@ -15,7 +15,7 @@ from cfeval_cli.model.tree import TreeModel
 from cfeval_cli.truth.alternatives import count_alternatives
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.responsibility import Responsibility
-from tests.problems import make_dataset, make_mixed, make_text, open_client, permitted, with_constraints
+from tests.problems import add_constraints, is_permitted, make_dataset, make_mixed, make_text, open_client
 from tests.truth.models import Twisted, asked, random_tree
 
 
@@ -23,7 +23,7 @@ def choices(dataset, row, j):
     """What a feature may have instead of its own value, by the words of the constraint."""
     feature = dataset.features[j]
     values = dataset.candidates[j] if feature.kind == "number" else range(len(feature.values))
-    return [v for v in values if v != row[j] and permitted(feature, row[j], v)]
+    return [v for v in values if v != row[j] and is_permitted(feature, row[j], v)]
 
 
 def can_flip(dataset, model, row, label, some):
@@ -49,7 +49,7 @@ def written_out(dataset, model, row, label, most):
 def test_responsibility_equals_the_search_over_all_sets(seed):
     dataset = make_mixed(seed, n=4, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=3)
     if seed % 3:
-        dataset = with_constraints(dataset, seed)
+        dataset = add_constraints(dataset, seed)
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
     found = Responsibility().estimate(dataset, open_client(model), rows)
@@ -78,7 +78,7 @@ def test_responsibility_equals_the_search_over_all_sets(seed):
 def test_contrast_of_any_model_is_the_largest_drop(seed):
     dataset = make_mixed(seed, n=5, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=4)
     if seed % 3:
-        dataset = with_constraints(dataset, seed)
+        dataset = add_constraints(dataset, seed)
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
     found = Contrast().compute_importance(dataset, open_client(model), rows)

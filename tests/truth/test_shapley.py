@@ -13,7 +13,7 @@ from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth import shapley
 from cfeval_cli.truth.shapley import Shapley, compute_coalition_values, compute_tree_values
-from tests.problems import make_dataset, make_mixed, make_text, open_client, predicted, random_linear
+from tests.problems import draw_linear, make_dataset, make_mixed, make_rows, make_text, open_client
 from tests.truth.models import Twisted, asked, random_tree
 
 
@@ -94,8 +94,8 @@ def test_values_of_a_tree_equal_those_of_the_package_shap():
 
 def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
     dataset = make_dataset([3, 4, 2], n=10, seed=3)
-    model = random_linear(dataset, 1, 2)
-    rows = predicted(dataset, model)
+    model = draw_linear(dataset, 1, 2)
+    rows = make_rows(dataset, model)
     found = Shapley().estimate(dataset, open_client(model), rows)
     client = open_client(model)
     effects = client.compute_effects(rows.codes, rows.labels) - client.compute_mean_effects()[rows.labels]

@@ -13,15 +13,15 @@ from cfeval_cli.truth.shapley import Shapley
 from cfeval_cli.truth.signed import Signed
 from tests.problems import (
     TRUTHS,
-    importance,
-    labels,
+    add_constraints,
+    compute_importance,
+    is_permitted,
     logit,
     make_dataset,
     make_linear,
     make_mixed,
-    permitted,
+    predict_labels,
     problems,
-    with_constraints,
 )
 
 
@@ -29,8 +29,8 @@ from tests.problems import (
 def test_values_equal_the_definitions(problem):
     dataset, model = problem
     codes = dataset.test.codes
-    said = labels(model, codes)
-    told = {name: importance(name, model, dataset, codes, said) for name in TRUTHS}
+    said = predict_labels(model, codes)
+    told = {name: compute_importance(name, model, dataset, codes, said) for name in TRUTHS}
     for i, row in enumerate(codes):
         sign = 1 if said[i] == 1 else -1
         for j, own in enumerate(row):
@@ -56,17 +56,17 @@ def test_contrast_uses_the_candidate_values_of_searches(seed, missing):
     dataset = make_mixed(seed, n=8, missing=missing, tried=3)
     model = make_linear(dataset, seed=seed)
     if seed % 3:
-        dataset = with_constraints(dataset, seed)
+        dataset = add_constraints(dataset, seed)
     codes = dataset.test.codes
-    said = labels(model, codes)
-    told = importance("contrast", model, dataset, codes, said)
+    said = predict_labels(model, codes)
+    told = compute_importance("contrast", model, dataset, codes, said)
     for i, row in enumerate(codes):
         for j, own in enumerate(row):
             drops = []
             for v in dataset.candidates[j]:
                 other = row.copy()
                 other[j] = v
-                if v != own and permitted(dataset.features[j], own, v):
+                if v != own and is_permitted(dataset.features[j], own, v):
                     drops.append((1 if said[i] else -1) * (logit(model, row) - logit(model, other)))
             assert told[i, j] == pytest.approx(max(drops, default=0.0))
 
@@ -82,12 +82,12 @@ def test_shapley_and_contrast_do_not_depend_on_the_parametrisation(problem, delt
     means = np.c_[model.means, [delta if i == j else 0.0 for i in range(len(tables))]]
     shifted = LinearModel(model.bias - delta, weights, tables, means)
     codes = dataset.test.codes
-    said = labels(model, codes)
+    said = predict_labels(model, codes)
     assert shifted.predict_positive(codes) == pytest.approx(model.predict_positive(codes))
     for name in ("shapley", "contrast"):
-        a, b = (importance(name, m, dataset, codes, said) for m in (model, shifted))
+        a, b = (compute_importance(name, m, dataset, codes, said) for m in (model, shifted))
         assert a == pytest.approx(b)
-    signed = [importance("signed", m, dataset, codes, said)[:, j] for m in (model, shifted)]
+    signed = [compute_importance("signed", m, dataset, codes, said)[:, j] for m in (model, shifted)]
     assert np.abs(signed[1] - signed[0]) == pytest.approx(abs(delta))
 
 

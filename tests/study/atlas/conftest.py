@@ -9,6 +9,6 @@ JUDGE_RUN = (
 
 
 @pytest.fixture(scope="session")
-def judge_runs(toy, made):
+def judge_runs(toy, make_run):
     """Run folders of two judges."""
-    return [made(toy, *JUDGE_RUN, "model.max_epochs=10"), made(toy, *JUDGE_RUN, "model=tree", "k=2")]
+    return [make_run(toy, *JUDGE_RUN, "model.max_epochs=10"), make_run(toy, *JUDGE_RUN, "model=tree", "k=2")]

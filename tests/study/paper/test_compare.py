@@ -24,7 +24,7 @@ from cfeval_cli.study.paper.comparison_tables import build_brief, build_claims
 from cfeval_cli.study.paper.published import load_figures, parse_figures
 from cfeval_cli.study.paper.views import EXPERIMENTS, PAPER_OVERRIDES, PAPER_SETTINGS, view_published
 from tests.conftest import seal
-from tests.inside import planned
+from tests.inside import make_plan
 
 PAPER = parse_figures(load_figures())
 SETUP = {("1", "adults"): (1, ["label", "probability"]), ("1", "movie_reviews"): (1, ["gradient"]),
@@ -335,7 +335,7 @@ def test_runs_with_other_definitions_than_the_papers_are_refused(tmp_path, chang
 
 @pytest.mark.parametrize("name", EXPERIMENTS.values())
 def test_experiments_have_the_papers_definitions(name):
-    plan = planned(f"experiment={name}")
+    plan = make_plan(f"experiment={name}")
     assert plan.settings.model_dump(include=set(PAPER_SETTINGS)) == PAPER_SETTINGS
     assert next(iter(plan.truths)) == "signed" and type(plan.distance).__name__.lower() == PAPER_OVERRIDES["distance"]
     assert plan.distance.space == PAPER_OVERRIDES["distance.space"]

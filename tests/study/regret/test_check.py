@@ -31,12 +31,12 @@ def published_tables():
     return build_tables(REGRETS, published_summary())
 
 
-def test_runs_are_read_and_regret_is_written(toy, made, tmp_path):
+def test_runs_are_read_and_regret_is_written(toy, make_run, tmp_path):
     overrides = (
         "explainer=[random,omission,decision_boundary]", "resamples=0", "n_explain=20", "truth=[shapley,contrast]",
         "metric=[comprehensiveness,validity_soft,c_soft,recall]", "removal=[marginal]",
     )  # fmt: skip
-    folders = [made(toy, *overrides, "model=tree"), made(toy, *overrides, "model.max_epochs=10")]
+    folders = [make_run(toy, *overrides, "model=tree"), make_run(toy, *overrides, "model.max_epochs=10")]
     shutil.copytree(folders[0], tmp_path / "again")
     comparison = compare_strategies([*folders, tmp_path / "again"], tmp_path)
     assert comparison.scope == (
@@ -86,8 +86,8 @@ def test_folder_without_run_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["model", "removals", "data"])
-def test_record_without_required_key_is_reported(toy, made, tmp_path, key):
-    folder = made(toy, *QUICK_RUN, copy=True)
+def test_record_without_required_key_is_reported(toy, make_run, tmp_path, key):
+    folder = make_run(toy, *QUICK_RUN, copy=True)
     record = json.loads((folder / "run.json").read_text())
     del record[key]
     (folder / "run.json").write_text(json.dumps(record))
@@ -99,8 +99,8 @@ def test_record_without_required_key_is_reported(toy, made, tmp_path, key):
         compare_strategies([folder], tmp_path)
 
 
-def test_changed_file_is_reported(toy, made, tmp_path):
-    folder = made(toy, *QUICK_RUN, copy=True)
+def test_changed_file_is_reported(toy, make_run, tmp_path):
+    folder = make_run(toy, *QUICK_RUN, copy=True)
     with (folder / "metrics.csv").open("a") as file:
         file.write("x")
     with pytest.raises(UserError, match=r"metrics\.csv"):

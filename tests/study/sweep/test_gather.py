@@ -524,11 +524,13 @@ def test_sweep_with_failed_job_gathers_the_others(toy, tmp_path):
     assert {name: (folder / name).read_bytes() for name in names} == first
 
 
-def test_runs_with_other_component_are_compared_by_ranking(toy, made, tmp_path):
+def test_runs_with_other_component_are_compared_by_ranking(toy, make_run, tmp_path):
     for distance in ("euclidean", "cosine"):
         chosen = [f"distance={distance}"]
         shutil.copytree(
-            made(toy, *chosen, "truth=[signed]", *QUICK, "metric=[dfr,c,recall]", "removal=[marginal]", "resamples=0"),
+            make_run(
+                toy, *chosen, *QUICK, "truth=[signed]", "metric=[dfr,c,recall]", "removal=[marginal]", "resamples=0"
+            ),
             tmp_path / distance,
         )
         record = json.loads((tmp_path / distance / "run.json").read_text())
