@@ -57,6 +57,7 @@ KEYS = {
     "correlations.csv": ["metric", "variant", "family", "truth", "agreement", "subset"],
     "differences.csv": ["family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"],
     "bounds.csv": ["metric", "variant"],
+    "bounds_truth.csv": ["metric", "variant", "truth"],
     "invariance.csv": ["metric", "variant", "truth", "agreement", "subset"],
     "instance_agreement.csv": ["metric", "variant", "truth", "agreement", "subset"],
     "metric_agreement.csv": ["metric", "variant", "other_metric", "other_variant"],
@@ -73,6 +74,7 @@ KEYS = {
     "seeds_metrics.csv": ["metric", "variant", "explainer"],
     "seeds_correlations.csv": ["metric", "variant", "family", "truth", "agreement", "subset", "coefficient"],
     "stability.csv": ["metric", "variant", "subset", "key"],
+    "stability_truth.csv": ["metric", "variant", "subset", "truth"],
 }
 NOT_COMPARED = {"costs.csv", "digests.csv", "sweep.csv", "training.parquet"}  # times, digests, folders and the data
 NUMBERED = ("instance", "draw")  # keys that do not make groups of their own in digests

@@ -49,15 +49,17 @@ ALLOWED = {
     ("anchor", "core.fingerprint"): "a package",
     ("lime", "results.entries"): "a package",
     ("shapley", "settings.renamed"): "what `centered` is now",
+    ("graded", "settings.renamed"): "what `ladder` is now",
+    ("graded", "statistics.correlation"): "a family of explainers",
     ("nearest_truth", "settings.renamed"): "what `nearest_gold` is now",
     ("shapley", "study.sweep"): "a frozen key of a random stream",
     ("c", "executor.local"): "an argument of joblib",
     ("c", "model.estimator"): "an argument of XGBoost",
-    ("zero", "explainer.gradient_input"): "one of the `ways` of its yaml",
-    ("mask", "explainer.gradients"): "one of the `ways` of its yaml",
-    ("mean", "explainer.gradients"): "one of the `ways` of its yaml",
-    ("mask", "explainer.omission"): "one of the `ways` of its yaml",
-    ("marginal", "explainer.omission"): "one of the `ways` of its yaml",
+    ("zero", "explainer.gradient_input"): "one of the `removals` of its yaml",
+    ("mask", "explainer.gradients"): "one of the `removals` of its yaml",
+    ("mean", "explainer.gradients"): "one of the `removals` of its yaml",
+    ("mask", "explainer.omission"): "one of the `removals` of its yaml",
+    ("marginal", "explainer.omission"): "one of the `removals` of its yaml",
 }  # fmt: skip
 # Components may name the metrics and truths that they are circular with, and a truth the one that it is equal to.
 CIRCULAR = ("explainer.", "metric.", "removal.", "truth.")

@@ -23,7 +23,7 @@ class File(Explainer):
 
     path: str | Sequence[str]  # a file, a folder of files, or a list of either
     order: str = "signed"  # or absolute: by absolute value
-    bad: str = "refuse"  # invalid lines are an error; skip: they are left out with a warning
+    invalid_lines: str = "refuse"  # invalid lines are an error; skip: they are left out with a warning
 
     portable = False
     access = Access.NOTHING
@@ -33,7 +33,7 @@ class File(Explainer):
         if not paths or not all(isinstance(path, str) and path for path in paths):
             raise ValueError("path must be given: a file such as shap.csv, a folder, or a list of them")
         check_option("order", self.order, ("signed", "absolute"))
-        check_option("bad", self.bad, ("refuse", "skip"))
+        check_option("invalid_lines", self.invalid_lines, ("refuse", "skip"))
 
     @property
     def title(self) -> str:
@@ -84,8 +84,8 @@ class File(Explainer):
     def _read(self, dataset: Dataset) -> ScoreTable:
         """Return the scores; raise ValueError if there are problems that are not to be skipped."""
         table = _read_once(self._file, dataset)
-        if table.problems and self.bad == "refuse":
-            raise ValueError(f"{self._file}: {'; '.join(table.problems)}. Use bad=skip to leave them out")
+        if table.problems and self.invalid_lines == "refuse":
+            raise ValueError(f"{self._file}: {'; '.join(table.problems)}. Use invalid_lines=skip to leave them out")
         return table
 
 

@@ -13,8 +13,8 @@ from cfeval_cli.explainer.gradients import GradientExplainer
 class GradientInput(GradientExplainer):
     """The gradient of the logit of ŷ at x, times the difference of x from the baseline (Shrikumar 2017)."""
 
-    ways: Mapping[str, Removal]
-    removal: str = "zero"  # defines the baseline: one of the ways; auto: mask for texts, mean for tables
+    removals: Mapping[str, Removal]
+    removal: str = "zero"  # defines the baseline: one of the removals; auto: mask for texts, mean for tables
 
     title = "Gradient × input"
     display_order = 54

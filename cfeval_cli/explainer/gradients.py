@@ -30,14 +30,14 @@ class GradientExplainer(Explainer):
     The score of a feature is the sum over its embedding.
     """
 
-    ways: Mapping[str, Removal]  # the options of `removal`, by name
+    removals: Mapping[str, Removal]  # the options of `removal`, by name
     removal: str
 
     access = Access.GRADIENT
 
     def check_removal(self) -> None:
         """Raise an error for an unknown removal."""
-        check_option("removal", self.removal, ("auto", *self.ways))
+        check_option("removal", self.removal, ("auto", *self.removals))
 
     def check(self, spec: ModelSpec) -> None:
         """Raise an error for a removal that does not apply."""
@@ -46,7 +46,7 @@ class GradientExplainer(Explainer):
 
     def _choose_removal(self, dataset: Dataset) -> Removal:
         auto = "mean" if dataset.mask_code is None else "mask"
-        return self.ways[auto if self.removal == "auto" else self.removal]
+        return self.removals[auto if self.removal == "auto" else self.removal]
 
     @abstractmethod
     def compute_slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:

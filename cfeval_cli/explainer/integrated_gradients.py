@@ -20,8 +20,8 @@ class IntegratedGradients(GradientExplainer):
     The integral is computed by Gauss-Legendre quadrature, as in captum.
     """
 
-    ways: Mapping[str, Removal]
-    removal: str = "auto"  # defines the baseline: one of the ways; auto: mask for texts, mean for tables
+    removals: Mapping[str, Removal]
+    removal: str = "auto"  # defines the baseline: one of the removals; auto: mask for texts, mean for tables
     steps: int = 50
 
     title = "Integrated gradients"
@@ -33,9 +33,9 @@ class IntegratedGradients(GradientExplainer):
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return the number of steps from all baselines."""
-        dataset, way = spec.dataset, self._choose_removal(spec.dataset)
-        settings = ("steps", *(f"ways.{way.name}.{key}" for key in way.cost_settings))
-        return Workload(self.steps * way.count_replacements(dataset, dataset.n_features), settings)
+        dataset, removal = spec.dataset, self._choose_removal(spec.dataset)
+        settings = ("steps", *(f"removals.{removal.name}.{key}" for key in removal.cost_settings))
+        return Workload(self.steps * removal.count_replacements(dataset, dataset.n_features), settings)
 
     def compute_slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
         """Return the mean gradient on the line from each baseline to x."""

@@ -26,9 +26,9 @@ from cfeval_cli.errors import check_option
 class Omission(Explainer):
     """The drop in p(ŷ) when a feature is removed."""
 
-    ways: Mapping[str, Removal]  # the options of `removal`, by name
-    removal: str = "auto"  # one of the ways; auto: mask if the data have a mask token, else marginal
-    inapplicable: str = "refuse"  # an error if the removal does not apply; sit_out: the explainer is not applicable
+    removals: Mapping[str, Removal]  # the options of `removal`, by name
+    removal: str = "auto"  # one of the removals; auto: mask if the data have a mask token, else marginal
+    inapplicable: str = "refuse"  # an error if the removal does not apply; skip: the explainer is not applicable
     title: str = "Omission"
 
     access = Access.GRADIENT  # for removal by mean, which changes embeddings
@@ -36,13 +36,13 @@ class Omission(Explainer):
     display_order = 20
 
     def __post_init__(self) -> None:
-        check_option("removal", self.removal, ("auto", *self.ways))
-        check_option("inapplicable", self.inapplicable, ("refuse", "sit_out"))
+        check_option("removal", self.removal, ("auto", *self.removals))
+        check_option("inapplicable", self.inapplicable, ("refuse", "skip"))
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Return the reason for models without probabilities, and with `sit_out` for a removal that does not apply."""
+        """Return the reason for models without probabilities, and with `skip` for a removal that does not apply."""
         reason = super().not_applicable_reason(spec)
-        if reason is None and self.inapplicable == "sit_out":
+        if reason is None and self.inapplicable == "skip":
             reason = self._choose_removal(spec.dataset).not_applicable_reason(spec)
         return reason
 
@@ -59,13 +59,13 @@ class Omission(Explainer):
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
         """Return the number of values that replace each feature in turn."""
-        dataset, way = spec.dataset, self._choose_removal(spec.dataset)
-        settings = tuple(f"ways.{way.name}.{key}" for key in way.cost_settings)
-        return Workload(1 + float(dataset.test_lengths.mean()) * way.count_replacements(dataset, 1), settings)
+        dataset, removal = spec.dataset, self._choose_removal(spec.dataset)
+        settings = tuple(f"removals.{removal.name}.{key}" for key in removal.cost_settings)
+        return Workload(1 + float(dataset.test_lengths.mean()) * removal.count_replacements(dataset, 1), settings)
 
     def _choose_removal(self, dataset: Dataset) -> Removal:
         auto = "marginal" if dataset.mask_code is None else "mask"
-        return self.ways[auto if self.removal == "auto" else self.removal]
+        return self.removals[auto if self.removal == "auto" else self.removal]
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Determine the values that replace each feature, and their weights."""

@@ -16,7 +16,7 @@ from cfeval_cli.metric.erasure import NO_ORDER, ErasureMetric, compute_erasure
 class ErasureCurveMetric(ErasureMetric):
     """Base of the metrics that remove a growing number of features."""
 
-    longest: int = 10  # tables: the curve has the points 1, 2, … up to this number of features
+    max_features: int = 10  # tables: the curve has the points 1, 2, … up to this number of features
     shares: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.5)  # texts: points as shares of the words
 
     block = "order"
@@ -25,7 +25,7 @@ class ErasureCurveMetric(ErasureMetric):
     needs = "order"
 
     def __post_init__(self) -> None:
-        check_int("longest", self.longest, 1)
+        check_int("max_features", self.max_features, 1)
         if not self.shares:
             raise ValueError("shares is empty. Give at least one share of the words of a text, such as [0.2]")
         for share in self.shares:
@@ -37,7 +37,7 @@ class ErasureCurveMetric(ErasureMetric):
         if inputs.dataset.padded:
             # The tolerance keeps a product such as 0.1 * 30 = 3.0000000000000004 from being rounded up to 4.
             return np.asarray(np.ceil(np.asarray(self.shares) * n_present - 1e-9), dtype=np.int64)
-        steps = np.arange(1, min(self.longest, inputs.dataset.n_features) + 1)
+        steps = np.arange(1, min(self.max_features, inputs.dataset.n_features) + 1)
         return np.where(steps <= n_present, steps, 0)
 
     def compute_mean_drops(

@@ -22,7 +22,7 @@ class EditsToFlip(Metric):
     the other features.
     """
 
-    longest: int = 10  # K, the largest number of features
+    max_features: int = 10  # K, the largest number of features
     values: int = 1000  # the largest number of values of a feature to evaluate, the most frequent ones
 
     name = "edits_to_flip"
@@ -35,7 +35,7 @@ class EditsToFlip(Metric):
     display_order = 36
 
     def __post_init__(self) -> None:
-        check_int("longest", self.longest, 1)
+        check_int("max_features", self.max_features, 1)
         check_int("values", self.values, 1)
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
@@ -43,7 +43,7 @@ class EditsToFlip(Metric):
         if inputs.explanation is None:
             yield AbsentScore("greedy", NO_ORDER)
             return
-        max_edits = min(self.longest, inputs.dataset.n_features)
+        max_edits = min(self.max_features, inputs.dataset.n_features)
         n_edits = self._count_edits(inputs, inputs.explanation, max_edits)
         n_without_flip = int((n_edits > max_edits).sum())
         remark = (

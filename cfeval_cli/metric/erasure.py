@@ -25,7 +25,7 @@ NO_ORDER = "the explainer selects a set of features, without an order or scores"
 class ErasureMetric(Metric):
     """Base of the metrics that have one score for each removal."""
 
-    only: Sequence[str] | None = None  # names of removals; None: all removals of the run
+    removals: Sequence[str] | None = None  # names of removals; None: all removals of the run
 
     block = "erasure"
     max_access = Access.GRADIENT  # removal by mean moves embeddings
@@ -33,7 +33,7 @@ class ErasureMetric(Metric):
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """Yield a score for each removal, or the reason why there is none."""
         for name, fitted in inputs.removals.items():
-            if self.only is not None and name not in self.only:
+            if self.removals is not None and name not in self.removals:
                 continue
             if fitted.replacement is None:
                 yield AbsentScore(fitted.removal.variant, fitted.reason)

@@ -103,7 +103,7 @@ class Naopc(ErasureCurveMetric):
     def _compute_longest_prefix(self, inputs: MetricInput) -> int:
         """Return the largest number of features that a point of the curve removes."""
         width = inputs.dataset.n_features
-        return ceil(max(self.shares) * width) if inputs.dataset.padded else min(self.longest, width)
+        return ceil(max(self.shares) * width) if inputs.dataset.padded else min(self.max_features, width)
 
     def _make_lattice(self, inputs: MetricInput, fitted: FittedRemoval, replacement: Replacement) -> Lattice | None:
         """Return the lattice of feature sets, or None if `rows` does not allow to evaluate it for one instance."""

@@ -33,8 +33,8 @@ from cfeval_cli.pipeline.search import search_counterfactuals
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.scores import MetricKey, Scores
 
-COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima", "telling"]
-_TRUTH_SUFFIXES = ("", "_telling")  # of columns: over all instances, and over those whose sets differ in value
+COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima", "informative"]
+TRUTH_COLUMNS = ["metric", "variant", "truth", "share", "share_informative"]
 
 _MAX_SETS_PER_CALL = 1 << 14  # of search and metrics
 _MAX_SETS = 1 << 19  # in total; beyond, fewer instances are enumerated
@@ -147,26 +147,30 @@ class FeatureSetBounds:
                 self.sets.has_score(objective),
             )
             n_instances = len(np.unique(self.sets.owner[has_score]))
-            shares = [
-                self.sets.average_truth_shares(rows)
-                for rows in (is_optimal, is_optimal & is_informative[self.sets.owner])
-            ]
             lines.append(
                 {
                     "metric": objective.metric[0], "variant": objective.metric[1], "better": objective.better,
                     "method": "enumerated" if self.is_exact else "greedy", "instances": n_instances,
                     "sets": n_sets if has_score.all() else self.sets.count_sets(has_score),
                     "worst": worst, "best": best, "optima": self.sets.count_sets(is_optimal) / n_instances,
-                    "telling": int(is_informative.sum()),
-                    **{
-                        f"truth_{name}{suffix}": share
-                        for suffix, by_truth in zip(_TRUTH_SUFFIXES, shares, strict=True)
-                        for name, share in by_truth.items()
-                    },
+                    "informative": int(is_informative.sum()),
                 }
             )  # fmt: skip
-        truth_columns = [f"truth_{name}{suffix}" for suffix in _TRUTH_SUFFIXES for name in self.sets.truth_shares]
-        return pd.DataFrame(lines, columns=[*COLUMNS, *truth_columns])
+        return pd.DataFrame(lines, columns=COLUMNS)
+
+    def tabulate_truth(self) -> pd.DataFrame:
+        """Return bounds_truth.csv."""
+        lines = []
+        all_instances = np.ones(len(self.instances), dtype=bool)
+        for objective in self.sets.scores:
+            best, is_optimal = self.sets.find_extreme(objective, all_instances)
+            if np.isnan(best):
+                continue
+            is_informative = self.sets.find_informative(objective, is_optimal)
+            shares = self.sets.average_truth_shares(is_optimal)
+            shares_informative = self.sets.average_truth_shares(is_optimal & is_informative[self.sets.owner])
+            lines += [(*objective.metric, truth, shares[truth], shares_informative[truth]) for truth in shares]
+        return pd.DataFrame(lines, columns=TRUTH_COLUMNS)
 
     def compute_places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
         """Return for each row of the summary where its value lies between the worst (0) and the best (1).

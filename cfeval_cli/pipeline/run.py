@@ -82,7 +82,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         with progress.stage("explain", len(context.instances), estimate, component=name) as advance:
             explanations[name] = explain_instances(context, name, explanations, advance, job)
             if (warning := find_reversed_signs(context, name, explanations[name])) is not None:
-                folder.add_doubt(warning)
+                folder.add_warning(warning)
         context.ledger.record(LedgerKey("explainer", name), explanations[name].cost)
         folder.save_explanations(context.instances, explanations)
     selected = {name: select_top_k(context, name, result) for name, result in explanations.items()}

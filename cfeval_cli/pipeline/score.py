@@ -180,7 +180,7 @@ class _ScoreBuilder:
         metric, explainer = self.metric, self.explainer
         low, high = metric.range
         return {
-            "metric": metric.name, "variant": key[0][1], "explainer": key[1], "rung": explainer.quality_level,
+            "metric": metric.name, "variant": key[0][1], "explainer": key[1], "quality_level": explainer.quality_level,
             "control": explainer.is_control, "better": metric.better, "role": metric.role,
             "quantity": metric.quantity, "access": metric.access.name.lower(), "low": low, "high": high,
             "empty": metric.zero_denominator_note,

@@ -27,13 +27,18 @@ _METHOD_TEXTS = {
 
 
 def build_bounds(
-    bounds: pd.DataFrame, metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]
+    bounds: pd.DataFrame,
+    bounds_truth: pd.DataFrame,
+    metrics: pd.DataFrame,
+    record: RunRecord,
+    low_coverage: Mapping[str, float],
 ) -> Table:
     """Build the worst and the best score of each metric, and each explainer's position between them."""
     settings, lines = record.settings, group_lines(metrics)
     explainers = list(dict.fromkeys(metrics["explainer"]))[:_MAX_SHOWN_EXPLAINERS]
     titles = make_explainer_titles(record, low_coverage)
-    truths = name_truths([truth for truth in record.truths if f"truth_{truth}_telling" in bounds], record)
+    truths = name_truths([truth for truth in record.truths if truth in set(bounds_truth["truth"])], record)
+    agreement = bounds_truth.set_index(["metric", "variant", "truth"])["share_informative"]
     columns = [Title("worst"), Title("best"), *(titles[name] for name in explainers), Title("informative")]
     columns += [Title(f"truth {name}", marks=STAR * (truth in settings.truth)) for truth, name in truths.items()]
     cells = {}
@@ -41,8 +46,8 @@ def build_bounds(
         pair = (line["metric"], line["variant"])
         if is_truth(pair[0], record):
             continue  # its best explanation is the ground truth itself
-        positions = [lines.get(pair, {}).get(name, {}).get("place") for name in explainers]
-        shares = [line["telling"] / line["instances"], *(line[f"truth_{truth}_telling"] for truth in truths)]
+        positions = [lines.get(pair, {}).get(name, {}).get("normalised") for name in explainers]
+        shares = [line["informative"] / line["instances"], *(agreement[*pair, truth] for truth in truths)]
         percentages = [Cell(share, form=PERCENT) for share in (*positions, *shares)]
         cells[pair] = [Cell(line["worst"]), Cell(line["best"]), *percentages]
     shown = bounds[~bounds["metric"].isin(list_truth_metrics(record))]
@@ -55,7 +60,7 @@ def build_bounds(
         f"{write_exceptions(counts, usual, record, {})} Explainers: their position between the two "
         "(0 % the worst, 100 % the best, on the instances that they are scored on). Informative: the share of "
         "instances on which not all sets score the same. Truth: on these instances, the agreement of the metric's own "
-        "optimum with each ground truth (the mean of several optima). bounds.csv has the same over all instances."
+        "optimum with each ground truth (the mean of several optima). bounds_truth.csv has the same over all instances."
     )
     title = "Bounds of each metric, and the position of each explainer between them"
     return build_metric_table(title, columns, cells, [note], record, in_blocks=False, detail=True)

@@ -34,7 +34,7 @@ Taus = Mapping[str, Mapping[Pair, Cell]]  # by question, metric and variant
 
 def build_brief(findings: Findings, record: RunRecord) -> Table:
     """Build the table of one run; graded controls are left to the full tables."""
-    metrics = findings.metrics[findings.metrics["rung"].isna()]
+    metrics = findings.metrics[findings.metrics["quality_level"].isna()]
     if metrics.empty:
         metrics = findings.metrics
     lines = metrics.rename(columns={"value_low": "low_end", "value_high": "high_end"})
@@ -106,7 +106,7 @@ def _make_row(
     title = make_metric_title(*first, record, star=first in list_leading_truths(record))
     for other in pairs[1:]:
         title = join_titles(title, make_metric_title(*other, record))
-    title = mark_not_identifiable(title, any(line.get("moves") is True for line in lines.values()))
+    title = mark_not_identifiable(title, any(line.get("not_identifiable") is True for line in lines.values()))
     cells = make_rank_cells(lines)
     missing = BLANK if facts.role == "truth" else Cell()
     tau_cells = [of_question.get(first, missing) for of_question in taus.values()]
@@ -185,7 +185,8 @@ def _make_taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[
         taus[name] = {
             (line["metric"], line["variant"]): Cell(
                 line["tau"], line["tau_low"], line["tau_high"], form=SHORT_DECIMAL,
-                marks=NOT_IDENTIFIABLE_MARK * (line["moves"] is True) + CIRCULAR_MARK * (line["circular"] is True),
+                marks=NOT_IDENTIFIABLE_MARK * (line["not_identifiable"] is True)
+                + CIRCULAR_MARK * (line["circular"] is True),
             )
             for line in lines.to_dict("records")
         }  # fmt: skip

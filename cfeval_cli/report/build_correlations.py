@@ -90,7 +90,7 @@ class _CoefficientColumn:
         low, high = line[f"{name}_low"], line[f"{name}_high"]
         is_outside = bool(value < low - _ROUNDING or value > high + _ROUNDING)
         marks = OUTSIDE_INTERVAL_MARK * is_outside + NOT_IDENTIFIABLE_MARK * (
-            name == "tau" and line.get("moves") is True
+            name == "tau" and line.get("not_identifiable") is True
         )
         marks += CIRCULAR_MARK * (line.get("circular") is True)
         return Cell(value, low, high, marks=marks, bold=bool(value == self.best))
@@ -223,7 +223,7 @@ def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
 
 
 def _make_range_cell(line: _Line | None) -> Cell:
-    if line is None or line["moves"] is not True:
+    if line is None or line["not_identifiable"] is not True:
         return Cell(None if line is None else line["tau"], form=NumberFormat(decimals=3))
     ends = line["tau_lowest"], line["tau_highest"]
     return Cell(
@@ -231,7 +231,7 @@ def _make_range_cell(line: _Line | None) -> Cell:
         *ends,
         marks=NOT_IDENTIFIABLE_MARK,
         is_range=True,
-        detail=line["moved_by"],
+        detail=line["changed_by"],
         form=NumberFormat(decimals=3),
     )
 

@@ -151,7 +151,7 @@ def compute_mean_ranks(metrics: pd.DataFrame, record: RunRecord) -> dict[str, pd
 
     Ranks among fewer explainers are not comparable: the metrics count that rank the most explainers of their kind.
     """
-    judged = metrics[(metrics["role"] == "judged") & metrics["rank"].notna() & metrics["rung"].isna()]
+    judged = metrics[(metrics["role"] == "judged") & metrics["rank"].notna() & metrics["quality_level"].isna()]
     kinds = judged["metric"].map({name: facts.block for name, facts in record.metrics.items()})
     mean_ranks = {}
     for kind, lines in judged.groupby(kinds, sort=False):

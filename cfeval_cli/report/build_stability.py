@@ -41,7 +41,7 @@ def _build_features(features: pd.DataFrame, record: RunRecord, low_coverage: Map
             random.append(f"{explainer.name} {share.value_text}")
         others = [Cell(line[name], form=PERCENT) for name in ("overlap", "same_order")]
         rows.append(Row(explainer, [share, *others, Cell(line["instances"], form=COUNT)]))
-    asked, level = features["asked"].max(), f"{100 * settings.confidence:.4g}"
+    asked, level = features["n_requested"].max(), f"{100 * settings.confidence:.4g}"
     notes = [
         f"{record.data.name}: {asked:,} instances were explained a second time with another explainer seed; model and "
         f"search are the same. Same features: share of instances with {same_features}, with exact {level} % CI; "

@@ -26,7 +26,7 @@ from cfeval_cli.statistics.subsets import select_subset
 def build_tables(findings: Findings, record: RunRecord) -> list[Table]:
     """Build scores, correlations, their uncertainty, bounds and stability."""
     metrics = findings.metrics
-    is_graded, low = metrics["rung"].notna(), find_low_coverage(metrics, record)
+    is_graded, low = metrics["quality_level"].notna(), find_low_coverage(metrics, record)
     ungraded = metrics[~is_graded]
     has_scores, has_truths = not is_graded.all(), bool(record.truths)
     tables = [build_scores("Scores and ranks of the explainers", ungraded, record, low)] if has_scores else []
@@ -47,8 +47,9 @@ def build_tables(findings: Findings, record: RunRecord) -> list[Table]:
         tables += build_instance_agreement(findings, record)
     if findings.invariance is not None and len(findings.invariance):
         tables.append(build_ranges(select_subset(findings.invariance), record))
-    if findings.bounds is not None and not findings.bounds["metric"].isin(list_truth_metrics(record)).all():
-        tables.append(build_bounds(findings.bounds, ungraded if has_scores else metrics, record, low))
+    bounds, bounds_truth = findings.bounds, findings.bounds_truth
+    if bounds is not None and bounds_truth is not None and not bounds["metric"].isin(list_truth_metrics(record)).all():
+        tables.append(build_bounds(bounds, bounds_truth, ungraded if has_scores else metrics, record, low))
     if (metrics["own_n"] != metrics["n"]).any():
         tables.append(build_own_scores(ungraded, record, low))
     if findings.explainer_stability is not None and findings.explainer_stability_metrics is not None:

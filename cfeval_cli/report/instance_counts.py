@@ -79,7 +79,7 @@ def find_usual_counts(counts: Mapping[Pair, Mapping[str, int]], columns: Iterabl
 
 def _drop_graded(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of all explainers but the rungs of a ladder; of a ladder alone, its rows."""
-    is_rung = metrics["rung"].notna()
+    is_rung = metrics["quality_level"].notna()
     return metrics if is_rung.all() else metrics[~is_rung]
 
 

@@ -121,8 +121,8 @@ def write_fault_notes(explainers: Mapping[str, str], record: RunRecord) -> list[
 def describe_method(truth: TruthEntry, record: RunRecord) -> str:
     """Write how a ground truth was computed, and for how many instances if not for all."""
     if truth.instances is None or truth.instances == record.instances:
-        return truth.how
-    return f"{truth.how}; on {truth.instances:,} of {record.instances:,} instances"
+        return truth.method
+    return f"{truth.method}; on {truth.instances:,} of {record.instances:,} instances"
 
 
 def write_reference_notes(record: RunRecord) -> list[str]:
@@ -133,14 +133,16 @@ def write_reference_notes(record: RunRecord) -> list[str]:
         if truth.error is not None:
             error = f"standard error {truth.error:.4f} on average, {truth.largest_error:.4f} at most"
             notes.append(f"{name} {method}, {error}")
-        elif not truth.exact or method != truth.how:
+        elif not truth.exact or method != truth.method:
             notes.append(f"{name} {method}")
     return [f"Reference attributions, computed by model evaluations: {'; '.join(notes)}."] if notes else []
 
 
 def select_not_identifiable(lines: pd.DataFrame) -> pd.Series:
     """Return which lines depend on the parametrisation of the model; none if that was not computed."""
-    return lines["moves"].isin([True]) if "moves" in lines else pd.Series(False, index=lines.index)
+    return (
+        lines["not_identifiable"].isin([True]) if "not_identifiable" in lines else pd.Series(False, index=lines.index)
+    )
 
 
 def select_circular(lines: pd.DataFrame) -> pd.Series:

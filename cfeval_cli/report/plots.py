@@ -119,7 +119,7 @@ def apply_style() -> Iterator[None]:
 
 def draw_plots(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
     """Return the plots of values, counterfactuals, agreement and costs in the order of a page, by file name."""
-    ungraded = findings.metrics[findings.metrics["rung"].isna()]
+    ungraded = findings.metrics[findings.metrics["quality_level"].isna()]
     with_values = set(_list_pairs(ungraded[ungraded["value"].notna()]))
     truths = [truth for truth in list_leading_truths(record) if truth in with_values]
     has_judged = any(not is_truth(pair[0], record) for pair, _ in _group_by_metric(ungraded, record))

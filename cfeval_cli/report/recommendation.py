@@ -146,7 +146,7 @@ class _Writer:
         truth = self.record.truths[name]
         error = "" if truth.error is None else f", mean standard error {truth.error:.4f}"
         values = ", ".join(f"{self._get_title(explainer)} {value:.3f}" for explainer, value in contest.values.items())
-        return f"Reference attributions: {name} ({truth.how}{error}) on {contest.instances:,} instances: {values}."
+        return f"Reference attributions: {name} ({truth.method}{error}) on {contest.instances:,} instances: {values}."
 
     def _judge_notes(self, answer: AnswerEntry) -> list[str]:
         """Return whether the metric-based ranking holds on judges, whose ground truth is known."""

@@ -67,7 +67,9 @@ def make_explainer_titles(record: RunRecord, low_coverage: Iterable[str] = ()) -
 
 def list_contenders(metrics: pd.DataFrame, record: RunRecord, *, controls: bool = False) -> list[str]:
     """Return the names of the explainers that are neither controls nor graded; or of the controls."""
-    lines = metrics[metrics["rung"].isna() & (metrics["control"].astype(bool) == controls) & metrics["value"].notna()]
+    lines = metrics[
+        metrics["quality_level"].isna() & (metrics["control"].astype(bool) == controls) & metrics["value"].notna()
+    ]
     judged = set(lines.loc[lines["role"] == "judged", "explainer"])
     return [title for name, title in record.explainers.items() if name in judged]
 

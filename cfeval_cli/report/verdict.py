@@ -383,7 +383,7 @@ def _group_by_explainers(
 
     The τ over different explainers are not comparable.
     """
-    scored = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool) & metrics["value"].notna()]
+    scored = metrics[metrics["quality_level"].isna() & ~metrics["control"].astype(bool) & metrics["value"].notna()]
     names: dict[Pair, set[str]] = {}
     for metric, variant, explainer in zip(scored["metric"], scored["variant"], scored["explainer"], strict=True):
         names.setdefault((metric, variant), set()).add(explainer)
@@ -470,7 +470,7 @@ def _not_identifiable_notes(findings: Findings, comparison: _Comparison) -> list
         return []
     ranges = select_subset(findings.invariance, WITHOUT_CONTROLS)
     lines = _select_truth(ranges, comparison.record, comparison.truth)
-    lines = lines[lines["moves"].isin([True])]
+    lines = lines[lines["not_identifiable"].isin([True])]
     parts = [
         f"{comparison.get_title(pair)} {line['tau_lowest']:.3f} to {line['tau_highest']:.3f}"
         for pair in comparison.leaders[:_MAX_NAMED_METRICS]
@@ -566,7 +566,7 @@ def _agreement_notes(metrics: pd.DataFrame, record: RunRecord, truth: str) -> li
     agreement = record.settings.agreement
     lines = metrics[
         (metrics["metric"] == agreement) & (metrics["variant"] == truth)
-        & metrics["rung"].isna() & metrics["value"].notna()
+        & metrics["quality_level"].isna() & metrics["value"].notna()
     ].sort_values("value", ascending=False, kind="stable")  # fmt: skip
     if lines.empty:
         return []

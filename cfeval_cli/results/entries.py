@@ -114,7 +114,7 @@ def describe_dataset(dataset: Dataset, stored: Sequence[Split]) -> dict[str, Any
         {"name": feature.name, "values": lists.setdefault(feature.values, len(lists)), "kind": feature.kind}
         | ({"ordered": True} if feature.is_ordered else {})
         | ({} if feature.missing_code is None else {"missing": feature.missing_code})
-        | ({} if feature.allowed_change == "any" else {"moves": feature.allowed_change})
+        | ({} if feature.allowed_change == "any" else {"allowed_change": feature.allowed_change})
         | ({"candidates": dataset.candidates[j].tolist()} if feature.kind == "number" else {})
         for j, feature in enumerate(dataset.features)
     ]
@@ -150,7 +150,7 @@ def build_truth_entries(
         for slab in iterate_slabs(len(estimate.importance)):
             n_instances += int((~np.isnan(estimate.importance[slab]).all(axis=1)).sum())
             scratch.release()
-        facts = {"exact": estimate.error is None, "how": estimate.method, "instances": n_instances}
+        facts = {"exact": estimate.error is None, "method": estimate.method, "instances": n_instances}
         if estimate.error is not None and not np.isnan(estimate.error).all():
             facts["error"] = float(np.nanmean(estimate.error))
             facts["largest_error"] = float(np.nanmax(estimate.error))
@@ -162,7 +162,7 @@ def build_explained_entries(results: Mapping[str, ExplainerResult]) -> dict[str,
     """Return for each explainer the costs of its explanations, and on how many instances it failed."""
     return {
         name: {
-            "known": result.n_cached,
+            "n_cached": result.n_cached,
             "seconds": round(result.cost.seconds, 3),
             "faults": len(result.failures),
             "reasons": result.failure_summary,

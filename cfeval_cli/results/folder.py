@@ -172,9 +172,11 @@ class RunFolder:
             for figure in (self.path / "figures").glob(f"*.{suffix}"):
                 figure.unlink()
 
-    def save_model(self, model: Model, quality: Mapping[str, Mapping[str, float]], doubts: Sequence[str] = ()) -> None:
+    def save_model(
+        self, model: Model, quality: Mapping[str, Mapping[str, float]], warnings: Sequence[str] = ()
+    ) -> None:
         """Save how good the trained model is, reasons to doubt it, and its arrays if it has any."""
-        self._add_entries(**{name: dict(by_split) for name, by_split in quality.items()}, doubts=list(doubts))
+        self._add_entries(**{name: dict(by_split) for name, by_split in quality.items()}, warnings=list(warnings))
         if isinstance(model, HasArrays):
             self._files.write_arrays("model.npz", model.to_arrays())
         reference = self._record.reference.test_accuracy
@@ -184,9 +186,9 @@ class RunFolder:
         log.info("test accuracy %.2f %%%s, largest class %.2f %%%s", 100 * accuracy, paper, 100 * majority, with_auc)
         self._write_record()
 
-    def add_doubt(self, doubt: str) -> None:
+    def add_warning(self, warning: str) -> None:
         """Add a reason to doubt explanations that were computed elsewhere."""
-        self._add_entries(doubts=[*self._record.doubts, doubt])
+        self._add_entries(warnings=[*self._record.warnings, warning])
         self._write_record()
 
     def save_fidelity(self, fidelity: Mapping[str, float]) -> None:

@@ -103,7 +103,7 @@ class StoredRun:
     @cached_property
     def named_explainers(self) -> list[str]:
         """The explainers that are no graded controls."""
-        is_graded = self.metrics["rung"].notna()
+        is_graded = self.metrics["quality_level"].notna()
         return list(dict.fromkeys(self.metrics.loc[~is_graded, "explainer"]))
 
     @cached_property

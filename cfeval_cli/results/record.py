@@ -118,7 +118,7 @@ class TruthEntry(Entry):
     arbitrary: bool = False
     settings: PlainSettings = {}
     exact: bool = True
-    how: str = ""
+    method: str = ""
     instances: Count | None = None
     error: Number | None = None
     largest_error: Number | None = None
@@ -154,7 +154,7 @@ class FidelityEntry(Entry):
 class ExplainedEntry(Entry):
     """What it took to explain all instances, and on how many that failed."""
 
-    known: Count = 0
+    n_cached: Count = 0
     seconds: Number = 0.0
     faults: Count = 0
     reasons: str = ""
@@ -177,7 +177,7 @@ class RunRecord(Entry):
     command: list[str] = []
     overrides: list[str] | None = None
     started: str = ""
-    resumed: list[str] = []
+    resumed_at: list[str] = []
     git_commit: str | None = None
     python: str = ""
     packages: dict[str, str] = {}
@@ -207,7 +207,7 @@ class RunRecord(Entry):
     accuracy: dict[str, Share] = {}
     majority: dict[str, Share] = {}
     auc: dict[str, Share] = {}
-    doubts: list[str] = []
+    warnings: list[str] = []
     fidelity: FidelityEntry | None = None
     instances: Count = 0
     explained: dict[str, ExplainedEntry] = {}

@@ -45,7 +45,7 @@ def refuse_replacement(path: Path, record: RunRecord, inputs: str | None, plan: 
 def get_kept_entries(record: RunRecord) -> dict[str, Any]:
     """Return the entries that a run takes over from an earlier attempt, with the time at which it continues."""
     entries = record.model_dump(include={"command", "started"}, exclude_unset=True)
-    return entries | {"resumed": [*record.resumed, get_time()]}
+    return entries | {"resumed_at": [*record.resumed_at, get_time()]}
 
 
 def _explain_unknown_inputs(plan: Plan) -> str:

@@ -6,7 +6,6 @@ Readers validate with it, and docs/run-folder.md is generated from it:
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,18 +22,13 @@ Kind = Literal["text", "integer", "number", "flag", "texts", "integers", "number
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """One column, or with `<truth>` in its name one column for each truth."""
+    """One column of a table."""
 
     kind: Kind
     name: str
     meaning: str
     optional: bool = False  # whether some runs do not have it
     values: tuple[str, ...] = ()  # the only ones allowed; any if empty
-
-    def matches(self, name: str) -> bool:
-        """Return whether a column of a table has this name, or is that of one truth."""
-        pattern = re.escape(self.name).replace("<truth>", r"[\w-]+?")
-        return re.fullmatch(pattern, name) is not None
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,8 @@ class TableSchema:
         missing = [key for key in self.keys if key not in present]
         if missing:
             raise ValueError(f"{self.name} has no column {missing[0]}")
-        unknown = [name for name in present if not any(column.matches(name) for column in self.columns)]
+        allowed = {column.name for column in self.columns}
+        unknown = [name for name in present if name not in allowed]
         if unknown:
             raise ValueError(f"{self.name} has an unknown column {unknown[0]}")
 
@@ -177,14 +172,15 @@ _TABLES = (
         keys=("metric", "variant", "explainer"), columns=(
         *_METRIC,
         _EXPLAINER,
-        number("rung", "of a graded control: the probability with which it selects a ground-truth feature; else empty"),
+        number("quality_level", "of a graded control: the probability with which it selects a ground-truth feature; "
+                                "else empty"),
         flag("control", "whether the explainer is a control: chance or the truth itself (`random`, `lr`)"),
         number("value", "the value; empty if there is none, with the reason in `note`"),
         number("value_low", "lower end of its bootstrap interval over instances"),
         number("value_high", "upper end of it"),
         number("value_se", "its bootstrap standard error"),
-        number("place", "position of the value between the worst (0) and the best (1) score that any explanation "
-                        "could get on the same instances; only with `bounds`"),
+        number("normalised", "the value on a scale from the worst (0) to the best (1) score that any explanation "
+                             "could get on the same instances; only with `bounds`"),
         number("rank", "rank among the explainers (of graded controls: among those), 1 is best; ties share their "
                        "mean rank, values within 1e-12 of their size are tied"),
         integer("n", "number of instances"),
@@ -198,8 +194,8 @@ _TABLES = (
         number("low", "smallest possible value"),
         number("high", "largest possible value"),
         flag("circular", "whether the explainer is optimal by construction for this metric or truth"),
-        flag("moves", "whether a reparametrisation that changes no prediction changes the value; empty where that "
-                      "was not tried"),
+        flag("not_identifiable", "whether a reparametrisation that changes no prediction changes the value; empty "
+                                 "where that was not tried"),
         text("note", "why there is no value"),
         text("method", "how the value was computed, such as by beam search; empty if the metric has one way only"),
         text("remark", "what to note about the value, such as on how many instances it exceeds 1"),
@@ -226,8 +222,8 @@ _TABLES = (
         number("p_rho", "one-sided p of its permutation test"),
         flag("circular", "whether the metric is optimal by construction at this truth; with `circular=drop` there is "
                          "then no value"),
-        flag("moves", "whether a reparametrisation that changes no prediction changes `tau`; empty where that was "
-                      "not tried"),
+        flag("not_identifiable", "whether a reparametrisation that changes no prediction changes `tau`; empty where "
+                                 "that was not tried"),
         text("note", "which explainers are left out, and why a value is absent"),
     )),
     TableSchema("tau_resamples.parquet", "τ in each of the first 500 resamples of the instances, by which several "
@@ -299,16 +295,23 @@ _TABLES = (
         number("worst", "the worst score"),
         number("best", "the best score"),
         number("optima", "mean number of sets that are equally good for an instance"),
-        integer("telling", "instances whose sets are not all equally good"),
-        number("truth_<truth>", "share of the true top k features in the best sets; their mean where several sets "
-                                "are best"),
-        number("truth_<truth>_telling", "the same over the `telling` instances; empty if there are none"),
+        integer("informative", "instances whose sets are not all equally good"),
+    )),
+    TableSchema("bounds_truth.csv", "How far the best explanations of each metric agree with each truth; absent with "
+                                    "`bounds=0`.",
+        keys=("metric", "variant", "truth"), optional=True, columns=(
+        *_METRIC,
+        text("truth", "name of the truth"),
+        number("share", "share of the reference top k features in the best sets; their mean where several sets are "
+                        "best"),
+        number("share_informative", "the same over the `informative` instances of bounds.csv; empty if there are "
+                                    "none"),
     )),
     TableSchema("explainer_stability.csv", "How often another seed of an explainer selects the same features; absent "
                                            "with `explainer_stability=0`.",
         keys=("explainer",), optional=True, columns=(
         _EXPLAINER,
-        integer("asked", "instances that were explained a second time"),
+        integer("n_requested", "instances that are explained a second time"),
         integer("instances", "those of them for which both explanations succeeded and one of them is not empty"),
         number("same_features", "share of `instances` with the same set of k features (fewer, if the explainer "
                                 "selects fewer)"),
@@ -342,9 +345,9 @@ _TABLES = (
         number("tau", "τ of the model as it is, on the same instances"),
         number("tau_lowest", "smallest τ over all draws"),
         number("tau_highest", "largest τ over all draws"),
-        flag("moves", "whether these differ", optional=True),
-        text("moved_by", "the changes that alone change τ of all explainers, of `constant`, `orthogonal` and "
-                         "`scale`; `together` if only all at once do"),
+        flag("not_identifiable", "whether these differ", optional=True),
+        text("changed_by", "the reparametrisations that alone change τ of all explainers, of `constant`, `orthogonal` "
+                           "and `scale`; `together` if only all at once do"),
         integer("reparametrisations", "number of draws of each change"),
         integer("instances", "number of instances"),
     )),
@@ -353,7 +356,7 @@ _TABLES = (
         text("part", "`explainer`, `search`, `metric`, `explainer_stability` or `bounds`"),
         text("name", "the explainer whose explanations are computed or searched, or the metric"),
         text("access", "level of access of a search"),
-        integer("known", "explanations taken from earlier runs, which count with the cost that they had then"),
+        integer("n_cached", "explanations from the cache, which count with the cost that they had in their run"),
         number("seconds", "seconds of one core"),
         integer("model_rows", "rows that the model evaluated"),
         number("model_seconds", "those of the `seconds` that the model took"),

@@ -166,11 +166,11 @@ def build_costs(ledger: Ledger, explained: Mapping[str, ExplainedEntry]) -> pd.D
     lines = []
     for key in list(ledger.rows):
         access = "" if key.access is None else key.access.name.lower()
-        n_reused = explained[key.name].known if key.part == "explainer" else ""
+        n_reused = explained[key.name].n_cached if key.part == "explainer" else ""
         cost = ledger.get_cost(key)
         amounts = (round(cost.seconds, 4), cost.rows, round(cost.model_seconds, 4), round(cost.calls))
         lines.append((key.part, key.name, access, n_reused, *amounts))
-    columns = ["part", "name", "access", "known", "seconds", "model_rows", "model_seconds", "model_calls"]
+    columns = ["part", "name", "access", "n_cached", "seconds", "model_rows", "model_seconds", "model_calls"]
     return pd.DataFrame(lines, columns=columns)
 
 

@@ -16,7 +16,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.results.schema import TABLES
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 MAX_FILE_BYTES = 1 << 26  # of a table or a record
 RESOURCE_ERRORS = (RecursionError, OverflowError, MemoryError)  # raised by files that no run writes
 

@@ -173,6 +173,9 @@ def make_component(
         return _check_kind(given[key], key, kind, type(given[key]).__qualname__)
     node = _select(cfg, key)
     if not isinstance(node, DictConfig) or "_target_" not in node:
+        for name in map(str, node) if isinstance(node, DictConfig) else ():
+            if message := describe_renamed_setting(f"{key}.{name}", format_value(_get_plain(node, name))):
+                raise UserError(message)
         raise UserError(f"{key} has no _target_: it must name the class of the component.")
     try:
         with refuse_exit():
@@ -246,6 +249,8 @@ def _compare_with_signature(key: str, node: Any) -> str | None:
     unknown = sorted(set(settings) - set(parameters))
     accepts_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     if unknown and not accepts_any:
+        if message := describe_renamed_setting(f"{key}.{unknown[0]}", format_value(_get_plain(node, unknown[0]))):
+            return message
         options = f"There is: {', '.join(parameters)}." if parameters else "It has none."
         close = did_you_mean(unknown[0], parameters)
         return f"{key}{_describe_file(key)} has no setting {unknown[0]!r}.{close} {options}"

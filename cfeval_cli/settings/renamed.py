@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatch
+import re
 
-# setting: its new form; {value} is the value that was given, {names} the same as a list without brackets
-_SETTINGS = {
-    "gold": "`gold` was replaced by `truth`: use truth=[{names}].",
-    "noise": "`noise` was renamed `explainer_stability`: use explainer_stability={value}.",
-    "metric.pgi.draws": "`metric.pgi.draws` was renamed: use metric.pgi.removal.draws={value}.",
-    "metric.pgi.seed": "`metric.pgi.seed` was renamed: use metric.pgi.removal.seed={value}.",
-    "metric.pgu.draws": "`metric.pgu.draws` was renamed: use metric.pgu.removal.draws={value}.",
-    "metric.pgu.seed": "`metric.pgu.seed` was renamed: use metric.pgu.removal.seed={value}.",
-    "explainer.nearest_gold.*": "`explainer.nearest_gold` was renamed `explainer.nearest_truth`.",
-    "explainer.*.gold": "`{key}` was removed: the explainer uses the first truth of the run, truth=[{names}].",
+# pattern of a setting: the setting that replaces it
+_RENAMED = {
+    r"noise": "explainer_stability",
+    r"metric\.(pgi|pgu)\.(draws|seed)": r"metric.\1.removal.\2",
+    r"metric\.(\w+)\.longest": r"metric.\1.max_features",
+    r"metric\.(\w+)\.only": r"metric.\1.removals",
+    r"explainer\.file\.bad": "explainer.file.invalid_lines",
+    r"explainer\.ladder\.rungs": "explainer.graded.quality_levels",
+    r"explainer\.(\w+)\.ways(.*)": r"explainer.\1.removals\2",
+}
+
+# pattern of a setting: what to do instead; {names} is the value that was given, as a list without brackets
+_REPLACED = {
+    r"gold": "`gold` was replaced by `truth`: use truth=[{names}].",
+    r"explainer\.\w+\.gold": "`{key}` was removed: the explainer uses the first truth of the run, truth=[{names}].",
+    r"explainer\.nearest_gold\..*": "`explainer.nearest_gold` was renamed `explainer.nearest_truth`.",
+    r"explainer\.ladder\..*": "`explainer.ladder` was renamed `explainer.graded`.",
 }
 
 # option of a group: the option that replaces it
-_OPTIONS = {"explainer": {"nearest_gold": "nearest_truth"}, "truth": {"centered": "shapley"}}
+_OPTIONS = {
+    "explainer": {"ladder": "graded", "nearest_gold": "nearest_truth"},
+    "truth": {"centered": "shapley"},
+}
 
 
 def describe_renamed_setting(key: str, value: str = "…") -> str | None:
     """Return the new form of a setting that was renamed or removed; None for any other."""
-    message = next((message for pattern, message in _SETTINGS.items() if fnmatch(key, pattern)), None)
+    for pattern, new in _RENAMED.items():
+        if match := re.fullmatch(pattern, key):
+            return f"`{key}` was renamed: use {match.expand(new)}={value}."
+    message = next((message for pattern, message in _REPLACED.items() if re.fullmatch(pattern, key)), None)
     if message is None:
         return None
     names = [name.strip() for name in value.strip("[]").split(",")]
     names = list(dict.fromkeys(_OPTIONS["truth"].get(name, name) for name in names))
-    return message.format(key=key, value=value, names=",".join(names))
+    return message.format(key=key, names=",".join(names))
 
 
 def describe_renamed_option(group: str, name: str) -> str | None:

@@ -17,7 +17,7 @@ def find_common_instances(scores: Scores, summary: pd.DataFrame) -> dict[ScoreKe
     Series whose instances are all common are left out. An explainer without any value does not limit the others.
     Graded control explainers are compared among themselves: they limit no others, and all their instances are common.
     """
-    graded = set(summary.loc[summary["rung"].notna(), "explainer"])
+    graded = set(summary.loc[summary["quality_level"].notna(), "explainer"])
     common: dict[ScoreKey, Bools] = {}
     for metric in dict.fromkeys(metric for metric, _ in scores.series):  # one at a time: memory stays bounded
         of_metric = {key: series for key, series in scores.series.items() if key[0] == metric}

@@ -14,7 +14,17 @@ from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.proportion import compute_proportion_interval
 from cfeval_cli.statistics.scores import Scores
 
-COLUMNS = ["explainer", "asked", "instances", "same_features", "low", "high", "overlap", "same_order", "deterministic"]
+COLUMNS = [
+    "explainer",
+    "n_requested",
+    "instances",
+    "same_features",
+    "low",
+    "high",
+    "overlap",
+    "same_order",
+    "deterministic",
+]
 METRICS_COLUMNS = [
     "explainer", "metric", "variant", "instances", "value", "value_again", "difference", "se", "explainer_se",
 ]  # fmt: skip
@@ -59,7 +69,7 @@ def compare_explanations(
         original = first[name]
         failed = np.isin(rows, list(original.failures)) | np.isin(np.arange(len(rows)), list(repeated.failures))
         pair = original.explanation.take(rows[~failed]), repeated.explanation.take(np.flatnonzero(~failed))
-        lines.append({"explainer": name, "asked": len(rows), **_compare_pair(*pair, k, confidence)})
+        lines.append({"explainer": name, "n_requested": len(rows), **_compare_pair(*pair, k, confidence)})
     return pd.DataFrame(lines, columns=COLUMNS)
 
 

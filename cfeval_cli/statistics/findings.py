@@ -29,6 +29,10 @@ class ScoreBounds(Protocol):
         """Return bounds.csv."""
         ...
 
+    def tabulate_truth(self) -> pd.DataFrame:
+        """Return bounds_truth.csv."""
+        ...
+
     def compute_places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
         """Return for each row of metrics.csv where its value lies between the worst (0) and the best (1)."""
         ...
@@ -44,6 +48,7 @@ class Findings:
     instance_agreement: pd.DataFrame
     metric_agreement: pd.DataFrame
     bounds: pd.DataFrame | None = None
+    bounds_truth: pd.DataFrame | None = None
     invariance: pd.DataFrame | None = None
     explainer_stability: pd.DataFrame | None = None
     explainer_stability_metrics: pd.DataFrame | None = None
@@ -94,8 +99,8 @@ def compute_findings(
 
     insert_intervals(metrics, all_values, bootstrap)
     if bounds is not None:
-        metrics.insert(list(metrics).index("rank"), "place", bounds.compute_places(counted, metrics))
-    metrics.insert(list(metrics).index("note"), "moves", find_moved_values(metrics, reparametrised))
+        metrics.insert(list(metrics).index("rank"), "normalised", bounds.compute_places(counted, metrics))
+    metrics.insert(list(metrics).index("note"), "not_identifiable", find_moved_values(metrics, reparametrised))
     return Findings(
         metrics=metrics,
         correlations=_build_correlations(ranked, resampled, bootstrap, circular, ranges),
@@ -129,6 +134,7 @@ def compute_findings(
             columns=metric_agreement.COLUMNS,
         ),
         bounds=None if bounds is None else bounds.tabulate(),
+        bounds_truth=None if bounds is None else bounds.tabulate_truth(),
         invariance=ranges,
         tau_resamples=_build_tau_resamples(by_family, resampled),
     )
@@ -159,7 +165,7 @@ def _build_correlations(
     table = pd.DataFrame(rows, columns=correlation.COLUMNS)
     is_circular = correlation.find_circular_rows(table, circular.pairs)
     table.insert(list(table).index("note"), "circular", is_circular)
-    table.insert(list(table).index("note"), "moves", find_moved_taus(table, ranges))
+    table.insert(list(table).index("note"), "not_identifiable", find_moved_taus(table, ranges))
     return table
 
 

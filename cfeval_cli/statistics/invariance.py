@@ -17,7 +17,8 @@ from cfeval_cli.statistics.scores import MetricKey
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS
 
 COLUMNS = [
-    "metric", "variant", "truth", "agreement", "subset", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",
+    "metric", "variant", "truth", "agreement", "subset", "tau", "tau_lowest", "tau_highest", "not_identifiable",
+    "changed_by",
     "reparametrisations", "instances",
 ]  # fmt: skip
 
@@ -78,7 +79,8 @@ def tabulate_tau_ranges(
             yield {
                 "metric": stacked.metrics[metric][0], "variant": stacked.metrics[metric][1], "truth": reference.name,
                 "agreement": reference.agreement, "subset": family.subset, "tau": tau[0, j, t],
-                "tau_lowest": lowest[j, t], "tau_highest": highest[j, t], "moves": bool(changes), "moved_by": moved_by,
+                "tau_lowest": lowest[j, t], "tau_highest": highest[j, t], "not_identifiable": bool(changes),
+                "changed_by": moved_by,
                 "reparametrisations": reparametrised.n_draws, "instances": reparametrised.n_instances,
             }  # fmt: skip
 
@@ -110,7 +112,7 @@ def find_moved_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> 
     keys = ["metric", "variant", "truth", "agreement", "subset"]
     moves: dict[Any, bool] = {}
     if ranges is not None:
-        moves = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["moves"], strict=True))
+        moves = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["not_identifiable"], strict=True))
     rows = correlations[keys].itertuples(index=False, name=None)
     return pd.Series([moves.get(row) for row in rows], index=correlations.index, dtype=object)
 

@@ -32,7 +32,7 @@ def summarise_scores(scores: Scores, summary: pd.DataFrame, own: Scores | None =
     facts = zip(table["note"], table["empty"], table["n"], table["denominator"], table["own_n"], strict=True)
     notes = [_explain_missing_value(*fact) for fact in facts]
     table["note"] = pd.Series(notes, dtype=table["note"].dtype)
-    columns = [*_KEYS, "rung", "control", "value", "rank", "n", "own_value", "own_n", "coverage"]
+    columns = [*_KEYS, "quality_level", "control", "value", "rank", "n", "own_value", "own_n", "coverage"]
     columns += ["better", "role", "access", "low", "high", "circular", "note", "method", "remark"]
     return table[columns]
 
@@ -40,7 +40,7 @@ def summarise_scores(scores: Scores, summary: pd.DataFrame, own: Scores | None =
 def _rank_explainers(table: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return the rank of each row among the explainers of its metric; graded controls are ranked among themselves."""
     groups: dict[tuple[object, ...], list[int]] = {}
-    for position, key in enumerate(zip(table["metric"], table["variant"], table["rung"].isna(), strict=True)):
+    for position, key in enumerate(zip(table["metric"], table["variant"], table["quality_level"].isna(), strict=True)):
         groups.setdefault(key, []).append(position)
     better, values, ranks = table["better"].tolist(), table["value"].to_numpy(), np.full(len(table), np.nan)
     for positions in groups.values():

@@ -48,7 +48,7 @@ class RunEvidence:
     @property
     def contenders(self) -> list[str]:
         """The explainers that are no controls and no rungs of a ladder."""
-        mine = self.metrics[self.metrics["rung"].isna() & ~self.metrics["control"].astype(bool)]
+        mine = self.metrics[self.metrics["quality_level"].isna() & ~self.metrics["control"].astype(bool)]
         return list(dict.fromkeys(mine["explainer"]))
 
     def truth(self, question: str) -> str | None:

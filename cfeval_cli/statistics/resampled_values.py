@@ -50,7 +50,7 @@ class ResampledValues:
             roles=by_metric["role"].first().tolist(),
             notes=[notes - {""} for notes in by_metric["note"].agg(set)],
             explainers=explainers,
-            rungs=by_explainer["rung"].first().reindex(explainers).to_numpy(float),
+            rungs=by_explainer["quality_level"].first().reindex(explainers).to_numpy(float),
             controls=by_explainer["control"].first().reindex(explainers).to_numpy(bool),
             values=np.concatenate([observed[None], np.where(np.isnan(observed), np.nan, resampled)]),
             n_instances=n.to_numpy(int),

@@ -260,13 +260,13 @@ def test_scores_with_the_wrong_sign_are_a_warning_and_in_the_record(frames, here
     more = {"explainers": ["random", "omission"], "metrics": ["recall"], "n_explain": 30, "settings": QUICK}
     with pytest.warns(UserWarning, match="explainer.mine: the scores seem to have the wrong sign .* predicts no"):
         run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
-    (doubt,) = run.record.doubts
+    (doubt,) = run.record.warnings
     assert "multiply those of instances predicted as no by -1" in doubt
     given["mine"] *= np.where(predict_proba(test)[:, [1]] > 0.5, 1, -1)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*wrong sign")
         run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
-    assert run.record.doubts == []
+    assert run.record.warnings == []
 
 
 def test_existing_results_of_a_function_are_kept_unless_redo(frames, here):

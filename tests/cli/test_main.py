@@ -122,7 +122,10 @@ def test_user_error_is_one_message_with_exit_code_2_and_leaves_no_files(toy, tmp
         ("dataset.search_words=5", "dataset has no setting 'search_words'. There is: name, file,"),
         ("dataset.only={age:up}", "dataset.only is a mapping in the yaml: to add to it, write +dataset.only=…"),
         ("dataset.split={column:race}", "is a list in the yaml and a mapping here, or the reverse. Remove the first"),
-        ("explainer.ladder.rungs=21", "is a setting of explainer 'ladder', which is not chosen: add it to explainer=["),
+        (
+            "explainer.graded.quality_levels=21",
+            "is a setting of explainer 'graded', which is not chosen: add it to explainer=[",
+        ),
     ],
 )
 def test_message_suggests_the_closest_name(override, message, capsys):

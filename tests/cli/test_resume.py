@@ -25,7 +25,7 @@ REFUSAL = "not accepted from a folder, because they could load code or files"
     "override",
     [
         "seed=1", "explainer=[lr,lime]", "dataset=adults", "explainer.lime.n_samples=300", "seed=1,2,3",
-        "seed=range(5)", "confidence=0.9", "+explainer=ladder", "~metric", "explainer=[lr],[lr,lime]", "judge=[]",
+        "seed=range(5)", "confidence=0.9", "+explainer=graded", "~metric", "explainer=[lr],[lr,lime]", "judge=[]",
         "model=estimator", "model.encoder=onehot", "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null",
         "figures=[]", "experiment=atlas/tables", "experiment=null", "dataset.only={age:up}", "truth.budget=100",
         "dataset.immutable=[age,'marital status']", "judge.blind.model={blind:0.3}", "model.blind=[age]",
@@ -53,7 +53,7 @@ def test_packaged_choices_and_plain_settings_are_accepted(override):
         "cache.folder=/tmp", "experiment=glob(table1*)", "explainer=mine", "explainer=[lr,mine]", "dataset=adults,mine",
         "explainer.mine.samples=3", "+explainer.lime.unknown=3", "dataset.file.name=x", "model.output=a/b", "k=word",
         "model.estimator._target_=x.Y", "+model.estimator.max_depth=3", "judge.blind.model={path:x}", "seed={a:1}",
-        "explainer.ladder.truth={a:b}", "explainer.lime={n_samples:3}", "explainer.lime.title=~/x", "dataset=range(3)",
+        "explainer.graded.truth={a:b}", "explainer.lime={n_samples:3}", "explainer.lime.title=~/x", "dataset=range(3)",
         "dataset.features={age:{_target_:x.Y}}", "dataset.embedding.path=x", "", "k", "k=[", "k={", "k='",
         r"+z.c=\{$\{z.a\}$\{z.b\}: x\}", r"+explainer.e=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}", r"+z.a=a\{", "+z.a=$",
     ],

@@ -16,7 +16,7 @@ PLACE = Path(__file__).parents[2] / "docs" / "readme"
 # of run.json
 RECORD = ("explainers", "metrics", "truths", "removals", "instances", "search", "resampled")
 FILES = ("figures", "report")
-METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "n", "role", "circular"]
+METRICS = ["metric", "variant", "explainer", "quality_level", "control", "value", "n", "role", "circular"]
 
 
 def pima(folder: Path) -> dict[str, str]:

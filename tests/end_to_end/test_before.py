@@ -29,6 +29,11 @@ def test_the_papers_definitions_give_what_they_gave(name, data, more, request, m
     folder = make_run(request.getfixturevalue(data), *PAPER, *SAME, *more)
     for table in ("metrics", "correlations", "differences", "bounds"):
         then, now = pd.read_csv(BEFORE / name / f"{table}.csv"), pd.read_csv(folder / f"{table}.csv")
+        if table == "bounds":  # whose shares by truth are rows of another table now
+            shares = pd.read_csv(folder / "bounds_truth.csv").pivot(
+                index=["metric", "variant"], columns="truth", values="share"
+            )
+            now = now.merge(shares.add_prefix("truth_"), left_on=["metric", "variant"], right_index=True)
         if "subset" in now:  # which came later
             now = now[now["subset"] == "all"].reset_index(drop=True)
         if table == "differences":  # since then, too few instances for an interval give no difference either

@@ -36,7 +36,7 @@ def test_jobs_in_other_processes_share_the_cache_are_gathered_and_go_on(toy, tmp
     assert (there / "0" / "run.json").read_bytes() == before
     assert (there / "1" / "metrics.csv").read_bytes() == (alone / "1" / "metrics.csv").read_bytes()
     with (there / "1" / "costs.csv").open() as file:
-        assert {row["known"] for row in csv.DictReader(file) if row["part"] == "explainer"} == {"20"}
+        assert {row["n_cached"] for row in csv.DictReader(file) if row["part"] == "explainer"} == {"20"}
     assert len(gathered(there)) == len(gathered(alone))
 
 

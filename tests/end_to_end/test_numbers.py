@@ -49,7 +49,7 @@ def test_constraints_hold_and_explanations_that_cannot_flip_are_counted(loans, m
     few = ("n_explain=30", "metric=[c,recall]", "resamples=0")
     folder = make_run(loans, "explainer=[lr,random]", *constraints, *few)
     described = json.loads((folder / "dataset.json").read_text())
-    assert [feature.get("moves") for feature in described["features"]] == ["up", None, "none"]
+    assert [feature.get("not_identifiable") for feature in described["features"]] == ["up", None, "none"]
     own = pd.read_parquet(folder / "instances.parquet").set_index("instance")["codes"]
     found = pd.read_parquet(folder / "counterfactuals.parquet")
     told = pd.read_parquet(folder / "explanations.parquet").set_index(["instance", "explainer"])["features"]

@@ -29,7 +29,7 @@ N = 18  # instances: two chunks, so that there is something for workers
 LEARNT = "model.max_epochs=20"  # as good as all hundred, on so few rows
 WHOLE = ("k=2", f"n_explain={N}", "resamples=200")
 MORE = ("explainer_stability=6", "reparametrisations=2", "bounds=2000", "metric=core", LEARNT)
-RESULTS = {"bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
+RESULTS = {"bounds.csv", "bounds_truth.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
            "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
            "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
            "metric_agreement.csv",
@@ -139,7 +139,8 @@ def test_what_is_printed_is_what_is_stored(toy, tmp_path):
 def results(folder):
     names = ["metrics.csv", "correlations.csv", "explanations.parquet", "counterfactuals.parquet", "scores.parquet",
              "instances.parquet", "tables.md", "tables.tex", "explainer_stability.csv",
-             "explainer_stability_metrics.csv", "bounds.csv", "explanations_again.parquet"]  # fmt: skip
+             "explainer_stability_metrics.csv", "bounds.csv", "bounds_truth.csv",
+             "explanations_again.parquet"]  # fmt: skip
     return {name: (folder / name).read_bytes() for name in names}
 
 

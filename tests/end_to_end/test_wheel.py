@@ -18,7 +18,7 @@ BACKEND = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["
 
 EXTRA = """\
 defaults:
-  - /removal@everything_but_colour.ways: [zero]
+  - /removal@everything_but_colour.removals: [zero]
 
 everything_but_colour:
   _target_: cfeval_cli.explainer.omission.Omission

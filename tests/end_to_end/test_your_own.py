@@ -86,7 +86,7 @@ def onnx_model(frame, path):
 
 def told(folder):
     record = json.loads((folder / "run.json").read_text())
-    assert record["status"] == "complete" and record["doubts"] == []
+    assert record["status"] == "complete" and record["warnings"] == []
     metrics = pd.read_csv(folder / "metrics.csv")
     return record, metrics[metrics["metric"] == "coverage"].set_index("explainer")["value"], metrics
 
@@ -220,7 +220,7 @@ def test_classes_in_another_order_are_doubted(toy, tmp_path, monkeypatch, caplog
     monkeypatch.chdir(tmp_path)
     toy.compute(tmp_path / "run", *run)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert record["accuracy"]["test"] < 0.5 and "in another order than no, yes?" in record["doubts"][0]
+    assert record["accuracy"]["test"] < 0.5 and "in another order than no, yes?" in record["warnings"][0]
     assert "less often than a guess" in caplog.text
     page = build.Report(read_results(tmp_path / "run")).render_page({}, [])
     assert "less often than a guess" in page and "5 instances are too few" in page

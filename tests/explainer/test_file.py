@@ -150,9 +150,9 @@ def test_invalid_lines_are_counted_and_refused_or_left_out(tmp_path, place, name
     if name.endswith("parquet"):
         frame = frame.astype({column: str for column in frame if frame[column].dtype == object})
     path = kept(tmp_path, frame, name)
-    with pytest.raises(ValueError, match=message + r".*Use bad=skip to leave them out"):
+    with pytest.raises(ValueError, match=message + r".*Use invalid_lines=skip to leave them out"):
         File(path).check(SUBJECT)
-    skips = File(path, bad="skip")
+    skips = File(path, invalid_lines="skip")
     for row in range(len(IDS)):
         if row in lost:
             with pytest.raises(NotExplained, match=r"bad\.(csv|parquet)"):

@@ -27,7 +27,7 @@ VALUES = [
     "\\input{/etc/passwd}", "<script>", [], {}, [[]], {"a": 1}, {"_target_": "os.mkdir", "path": "made"}, "complete",
     "none", 1 << 63,
 ]  # fmt: skip
-HEADING = b"metric,variant,explainer,rung,control,value,value_se,n,better,moves\n"
+HEADING = b"metric,variant,explainer,quality_level,control,value,value_se,n,better,not_identifiable\n"
 NAMED = ("run.json", "metrics.csv", "correlations.csv")
 
 

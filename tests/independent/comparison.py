@@ -160,14 +160,15 @@ def check_invariance(run):
             same = line[name] == pytest.approx(value, abs=1e-9) if isinstance(value, float) else line[name] == value
             assert same, (key, name, line[name], value)
     metrics = pd.read_csv(folder / "metrics.csv")
-    mine = metrics[metrics["moves"].notna() & (metrics["role"] != "fact")]
-    assert {(m.metric, m.variant, m.explainer) for m in mine[mine["moves"] == True].itertuples()} == moved  # noqa: E712
-    assert told["moves"].any() and not told["moves"].all()
+    mine = metrics[metrics["not_identifiable"].notna() & (metrics["role"] != "fact")]
+    assert {(m.metric, m.variant, m.explainer) for m in mine[mine["not_identifiable"] == True].itertuples()} == moved  # noqa: E712
+    assert told["not_identifiable"].any() and not told["not_identifiable"].all()
 
 
 def check_bounds(folder, ask=None):
     """Of the metrics that an outsider can try all sets of."""
     told = pd.read_csv(folder / "bounds.csv").set_index(["metric", "variant"])
+    agreement = pd.read_csv(folder / "bounds_truth.csv").set_index(["metric", "variant", "truth"])
     run = recomputation.Run(folder, ask)
     found = recomputation.bounds(run)
     left = set(told.index) - set(found)
@@ -176,13 +177,13 @@ def check_bounds(folder, ask=None):
     assert {metric for metric, _ in left} <= {"proximity", "proximity_flips", "c", "c_soft"}
     for key in set(found) & set(told.index):
         line, (instances, worst, best, telling, truths) = told.loc[key], found[key]
-        assert (line["instances"], line["telling"]) == (instances, telling), key
+        assert (line["instances"], line["informative"]) == (instances, telling), key
         assert (line["worst"], line["best"]) == pytest.approx((worst, best), abs=1e-9), key
         for truth, shares in truths.items():
-            ours = (line[f"truth_{truth}"], line[f"truth_{truth}_telling"])
-            assert ours == pytest.approx(shares, abs=1e-9, nan_ok=True), (key, truth)
+            actual = tuple(agreement.loc[(*key, truth), ["share", "share_informative"]])
+            assert actual == pytest.approx(shares, abs=1e-9, nan_ok=True), (key, truth)
     places = statistics.standing(statistics.Tables(run))
-    metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["place"]
+    metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["normalised"]
     assert len(places) > 10
     for key, place in places.items():
         assert metrics[key] == pytest.approx(place, abs=1e-6, nan_ok=True), key

@@ -191,7 +191,7 @@ class Run:
     def explainers(self):
         """For each explainer whether it is a rung of a ladder, and whether it is a control."""
         lines = pd.read_csv(self.folder / "metrics.csv").drop_duplicates("explainer").set_index("explainer")
-        return lines["rung"].notna().to_dict(), lines["control"].to_dict()
+        return lines["quality_level"].notna().to_dict(), lines["control"].to_dict()
 
     @cached_property
     def stored_scores(self):
@@ -251,7 +251,7 @@ class Run:
 
     def others(self, j, own):
         """Those that it may have instead of its own."""
-        moves, missing = self.features[j].get("moves", "any"), self.features[j].get("missing")
+        moves, missing = self.features[j].get("allowed_change", "any"), self.features[j].get("missing")
         sides = {"any": lambda v: True, "none": lambda v: False, "up": lambda v: v > own, "down": lambda v: v < own}
         free = [v for v in self.values(j) if v != own and sides[moves](v)]
         return free if moves == "any" else [v for v in free if missing not in (v, own)]
@@ -561,7 +561,7 @@ def scored(run, end="", other=None):
             recall, hit = references[key]
             add(("recall", definition, name), i, recall)
             add(("hit", definition, name), i, hit)
-        if any(feature.get("moves") for feature in run.features):
+        if any(feature.get("not_identifiable") for feature in run.features):
             add(("fixed", "all", name), i, float(not any(run.others(j, run.rows[i][j]) for j in named)))
         if run.box is None:
             continue
@@ -808,7 +808,7 @@ def noise(run, once):
         rare = (1 - confidence) / 2
         alike = all(list(a.features) == list(b.features) and list(a.scores) == list(b.scores) for a, b in answered)
         names[explainer] = {
-            "asked": len(asked),
+            "n_requested": len(asked),
             "instances": n,
             "same_features": same / n if n else nan,
             "low": nan if not n else 0.0 if not same else beta.ppf(rare, same, n - same + 1),
@@ -1154,9 +1154,14 @@ def invariance(run):
                 continue
             real = float(taus[0])
             by = list(dict.fromkeys(name for name, tau in zip(names, taus[1:], strict=True) if apart(tau, real)))
-            line = {"tau": real, "tau_lowest": lowest(taus), "tau_highest": -lowest(-taus), "moves": bool(by)}
+            line = {
+                "tau": real,
+                "tau_lowest": lowest(taus),
+                "tau_highest": -lowest(-taus),
+                "not_identifiable": bool(by),
+            }
             alone = [name for name in by if name != "together"] or by
-            line["moved_by"] = " ".join(alone) if subset == "all" else ""
+            line["changed_by"] = " ".join(alone) if subset == "all" else ""
             many = {"instances": len(some), "reparametrisations": len(next(iter(drawn.values())))}
             found[metric, variant, reference, agreement, subset] = line | many
     return found, moved
@@ -1225,8 +1230,12 @@ def seeds(folders):
                 values = [of[key]["tau"] for of in lines if key in of and not np.isnan(of[key]["tau"])]
                 errors = [of[key]["tau_se"] for of in lines if key in of and not np.isnan(of[key]["tau"])]
                 found[key] = spread(values, errors)
-                tried = [of[key]["moves"] for of in lines if key in of and of[key]["moves"] in (True, False)]
-                found[key]["moves"] = sum(map(bool, tried)) if tried else nan
+                tried = [
+                    of[key]["not_identifiable"]
+                    for of in lines
+                    if key in of and of[key]["not_identifiable"] in (True, False)
+                ]
+                found[key]["not_identifiable"] = sum(map(bool, tried)) if tried else nan
             known = [
                 key for key in mine
                 if all(key in of and not np.isnan(of[key]["tau"]) for of in lines)
@@ -1248,7 +1257,7 @@ def explainers_with_value(folder):
     """{subset: {(metric, variant): explainers}}: those that are ranked, and those of them that are no controls."""
     found = {subset: {} for subset in SUBSETS}
     metrics = pd.read_csv(folder / "metrics.csv")
-    for line in metrics[metrics["value"].notna() & metrics["rung"].isna()].itertuples():
+    for line in metrics[metrics["value"].notna() & metrics["quality_level"].isna()].itertuples():
         found["all"].setdefault((line.metric, line.variant), set()).add(line.explainer)
         if not line.control:
             found["without_controls"].setdefault((line.metric, line.variant), set()).add(line.explainer)

@@ -79,7 +79,7 @@ def list_metrics(folder):
 def test_model_that_is_only_evaluated(toy, make_run):
     arguments = (*FOREST, "metric=core", "bounds=20", "explainer_stability=4")
     folder = make_run(toy, *NO_LR, *arguments)
-    assert json.loads((folder / "run.json").read_text())["truths"]["shapley"]["how"].startswith("exact")
+    assert json.loads((folder / "run.json").read_text())["truths"]["shapley"]["method"].startswith("exact")
     ask = get_prediction_function(toy, *FOREST)
     check_run(folder, ask)
     check_bounds(folder, ask)
@@ -143,10 +143,14 @@ def test_correlations_over_seeds(toy, make_run, tmp_path):
     assert {tuple(line[name] for name in keys) for line in told.to_dict("records")} == set(found)
     for line in told.to_dict("records"):
         figures = found[tuple(line[name] for name in keys)]
-        for name in ("seeds", "mean", "deviation", "within", "between", *COLUMNS, "moves"):
+        for name in ("seeds", "mean", "deviation", "within", "between", *COLUMNS, "not_identifiable"):
             expected = pytest.approx(figures.get(name, np.nan), rel=1e-6, abs=1e-9, nan_ok=True)
             assert line[name] == expected, (line, name)
-    assert told["p_holm"].notna().sum() > 30 and (told["moves"] > 0).any() and (told["moves"] == 0).any()
+    assert (
+        told["p_holm"].notna().sum() > 30
+        and (told["not_identifiable"] > 0).any()
+        and (told["not_identifiable"] == 0).any()
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_tables_remove_the_first_features(seed, additive, short, longest):
     dataset = make_dataset([3, 2, 3, 2], n=6, seed=seed, absent=0.2 if additive else 0.0)
     model = make_linear(dataset, seed) if additive else InteractionModel(dataset, seed)
     inputs = make_inputs(dataset, model, 1, seed, removals=REMOVALS, short=short)
-    for metric, keep in ((Aopc(longest=longest), False), (AopcSufficiency(longest=longest), True)):
+    for metric, keep in ((Aopc(max_features=longest), False), (AopcSufficiency(max_features=longest), True)):
         scores = {s.variant: s for s in metric.score(inputs)}
         for fitted in inputs.removals.values():
             if not additive and fitted.removal.name == "zero":
@@ -64,7 +64,10 @@ def test_first_point_is_comprehensiveness_and_sufficiency():
     dataset = make_dataset([3, 2, 3], n=20, seed=4)
     model = make_linear(dataset, 5)
     inputs = make_inputs(dataset, model, 1, removals=REMOVALS | {"mean": Mean()})
-    for metric, other in ((Aopc(longest=1), Comprehensiveness()), (AopcSufficiency(longest=1), Sufficiency())):
+    for metric, other in (
+        (Aopc(max_features=1), Comprehensiveness()),
+        (AopcSufficiency(max_features=1), Sufficiency()),
+    ):
         values, expected = compute_values(metric, inputs), compute_values(other, inputs)
         assert list(values) == list(expected) == ["del", "marginal", "mean"]
         for variant in values:
@@ -82,7 +85,7 @@ def test_feature_set_without_order_has_no_score():
         rank_features(inputs)
 
 
-@pytest.mark.parametrize("wrong", [{"longest": 0}, {"shares": ()}, {"shares": (0.0,)}, {"shares": (1.5,)}])
+@pytest.mark.parametrize("wrong", [{"max_features": 0}, {"shares": ()}, {"shares": (0.0,)}, {"shares": (1.5,)}])
 def test_invalid_settings_are_rejected(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Aopc(**wrong)

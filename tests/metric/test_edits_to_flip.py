@@ -73,7 +73,7 @@ def test_a_set_has_no_order_and_settings_are_checked():
     object.__setattr__(inputs, "explanation", None)
     (score,) = EditsToFlip().score(inputs)
     assert isinstance(score, AbsentScore) and "order" in score.reason
-    for wrong in ({"longest": 0}, {"values": 0}):
+    for wrong in ({"max_features": 0}, {"values": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             EditsToFlip(**wrong)
 

@@ -244,8 +244,8 @@ def test_only_limits_the_removals_of_a_metric():
     _, inputs = _make_plain_inputs()
     for metric in (Comprehensiveness, Sufficiency, Dfr):
         assert [score.variant for score in metric().score(inputs)] == ["del", "mask", "marginal"]
-        assert [score.variant for score in metric(only=["marginal", "zero"]).score(inputs)] == ["del", "marginal"]
-        assert list(metric(only=[]).score(inputs)) == []
+        assert [score.variant for score in metric(removals=["marginal", "zero"]).score(inputs)] == ["del", "marginal"]
+        assert list(metric(removals=[]).score(inputs)) == []
 
 
 def test_inapplicable_removal_is_rejected_with_reason():

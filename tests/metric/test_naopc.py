@@ -80,8 +80,8 @@ def test_sorted_effects_are_exact_for_mean_and_mask_and_short_curves(seed, longe
     dataset = make_dataset([3, 2, 3, 2], n=4, seed=seed)
     model = draw_linear(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 1, seed, removals={"mean": Mean()})
-    metric = Naopc(longest=longest)
-    scores, aopc = compute_values(metric, inputs)["mean"], compute_values(Aopc(longest=longest), inputs)["mean"]
+    metric = Naopc(max_features=longest)
+    scores, aopc = compute_values(metric, inputs)["mean"], compute_values(Aopc(max_features=longest), inputs)["mean"]
     vectors = inputs.removals["mean"].replacement.vectors
     for i in range(len(inputs)):
         means = [
@@ -116,8 +116,8 @@ def test_all_subsets_and_exhaustive_beam_find_the_extremes_of_all_orders(seed, a
     model = draw_linear(dataset, seed, 2) if additive else InteractionModel(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 1, seed, removals={"marginal": Marginal(4, 1)})
     fitted = inputs.removals["marginal"]
-    aopc = compute_values(Aopc(longest=4), inputs)["marginal"]
-    metric = Naopc(longest=4, width=120)
+    aopc = compute_values(Aopc(max_features=4), inputs)["marginal"]
+    metric = Naopc(max_features=4, width=120)
     scores, (worst, best) = compute_values(metric, inputs)["marginal"], search_extremes(metric, inputs, fitted)
     for i in range(len(inputs)):
         n_present = int((inputs.codes[i] != ABSENT).sum())
@@ -145,7 +145,7 @@ def test_lattice_finds_the_extremes_of_random_games(width, longest, monkeypatch)
     rows, fitted = np.arange(len(inputs)), inputs.removals["marginal"]
     lattice_without_edits = replace(Lattice.build(dataset, fitted.replacement, longest), edits=None)
     extremes = lattice_without_edits.compute_extremes(
-        inputs, fitted, rows, Naopc(longest=longest).count_removed(inputs, rows)
+        inputs, fitted, rows, Naopc(max_features=longest).count_removed(inputs, rows)
     )
     for i in range(len(inputs)):
         means = [
@@ -248,7 +248,7 @@ def test_orders_found_with_few_draws_are_scored_with_all_draws(seed):
     dataset = make_dataset([6, 5, 6, 5], n=3, seed=seed)
     model = InteractionModel(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 1, seed, removals={"marginal": Marginal(12, 1), "few": Marginal(3, 1)})
-    worst, best = search_extremes(Naopc(longest=3, width=120, draws=3), inputs, inputs.removals["marginal"])
+    worst, best = search_extremes(Naopc(max_features=3, width=120, draws=3), inputs, inputs.removals["marginal"])
     for i in range(len(inputs)):
         few, full = (
             compute_all_orders(model, inputs, inputs.removals[name], i, (1, 2, 3)) for name in ("few", "marginal")
@@ -307,7 +307,7 @@ def test_extremes_are_computed_once_for_all_explainers():
     assert open_client(model, Access.PROBABILITY).has_linear_logit is False
 
 
-@pytest.mark.parametrize("wrong", [{"width": 0}, {"draws": 0}, {"rows": 0}, {"seed": -1}, {"longest": 0}])
+@pytest.mark.parametrize("wrong", [{"width": 0}, {"draws": 0}, {"rows": 0}, {"seed": -1}, {"max_features": 0}])
 def test_invalid_settings_are_rejected(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Naopc(**wrong)

@@ -176,7 +176,7 @@ def test_infidelity_of_one_scale(make_problem, seed, monkeypatch):
 def test_aopc_is_the_mean_of_three_curves(make_problem, seed, longest):
     """PixelFlipping and Selectivity return the remaining probability, RegionPerturbation the drop in probability."""
     problem = make_problem(seed)
-    actual = problem.compute_with_cfeval(Aopc(longest=longest))
+    actual = problem.compute_with_cfeval(Aopc(max_features=longest))
     remaining = [
         problem.compute_with_quantus("PixelFlipping", perturb_baseline=problem.baseline),
         problem.compute_with_quantus("Selectivity", patch_size=1, perturb_baseline=problem.baseline),

@@ -65,7 +65,8 @@ def test_truth_shares_are_means_over_all_instances_and_over_those_whose_sets_dif
     # one feature each, so that all sets of an instance differ
     features = np.concatenate([np.arange(size) for size in sizes])[:, None]
     sets = ScoredSets(owner, features, {objective: (n, d)}, {"signed": truth})
-    line = FeatureSetBounds(sets, np.arange(len(sizes)), True).tabulate().iloc[0]
+    bounds = FeatureSetBounds(sets, np.arange(len(sizes)), True)
+    line, agreement = bounds.tabulate().iloc[0], bounds.tabulate_truth().iloc[0]
     ranges = [np.flatnonzero(owner == i) for i in range(len(sizes))]
     ratios = {choice: n[list(choice)].sum() / d[list(choice)].sum() for choice in product(*ranges)}
     extreme = (max if better == "higher" else min)(ratios.values())
@@ -75,11 +76,11 @@ def test_truth_shares_are_means_over_all_instances_and_over_those_whose_sets_dif
     if not ratio:
         assert informative == [i for i, rows in enumerate(ranges) if len(set(n[rows])) > 1]
     shares = [np.mean([truth[row] for row in rows]) for rows in optima]
-    assert line["telling"] == len(informative) and line["truth_signed"] == pytest.approx(np.mean(shares))
+    assert line["informative"] == len(informative) and agreement["share"] == pytest.approx(np.mean(shares))
     if informative:
-        assert line["truth_signed_telling"] == pytest.approx(np.mean([shares[i] for i in informative]))
+        assert agreement["share_informative"] == pytest.approx(np.mean([shares[i] for i in informative]))
     else:
-        assert np.isnan(line["truth_signed_telling"])
+        assert np.isnan(agreement["share_informative"])
 
 
 def test_without_distance_or_instances_there_is_no_extreme():
@@ -219,20 +220,21 @@ def test_explainers_of_a_run_are_between_the_bounds(toy, make_run, arguments):
         *arguments,
     )
     metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
-    places = metrics["place"].dropna()
+    places = metrics["normalised"].dropna()
     assert len(places) > 40 and places.between(-1e-6, 1 + 1e-6).all()
     whole = metrics[(metrics["coverage"] == 1) & (metrics["better"] != "none")].merge(bounds, on=["metric", "variant"])
     expected = (whole["value"] - whole["worst"]) / (whole["best"] - whole["worst"])
     there = (whole["best"] - whole["worst"]).abs() > 1e-9
-    assert whole["place"][there].to_numpy() == pytest.approx(expected[there].to_numpy())
+    assert whole["normalised"][there].to_numpy() == pytest.approx(expected[there].to_numpy())
     table = bounds.set_index(["metric", "variant"])
-    assert table.loc[("recall", "signed"), ["worst", "best", "truth_signed"]].tolist()[1:] == [1, 1]
+    agreement = pd.read_csv(folder / "bounds_truth.csv").set_index(["metric", "variant", "truth"])["share"]
+    assert (table.loc[("recall", "signed"), "best"], agreement["recall", "signed", "signed"]) == (1, 1)
     if "k=1" in arguments:  # deleting a feature takes its whole effect: the best to delete is the truth
-        assert table.loc[("comprehensiveness", "del"), "truth_signed"] == pytest.approx(1)
+        assert agreement["comprehensiveness", "del", "signed"] == pytest.approx(1)
         assert metrics.query("metric == 'comprehensiveness' and variant == 'del' and explainer == 'lr'")[
-            "place"
+            "normalised"
         ].item() == pytest.approx(1)
-    assert bounds["telling"].between(0, bounds["instances"]).all() and bounds["telling"].max() == 15
+    assert bounds["informative"].between(0, bounds["instances"]).all() and bounds["informative"].max() == 15
     if arguments != ["k=1"]:
         return
     text = (folder / "tables.md").read_text()
@@ -241,5 +243,5 @@ def test_explainers_of_a_run_are_between_the_bounds(toy, make_run, arguments):
 
 def test_without_bounds_there_is_no_file(toy, make_run):
     folder = make_run(toy, "explainer=[random,lr]", "n_explain=5", "bounds=0", "metric=[recall]", "resamples=0")
-    assert not (folder / "bounds.csv").exists()
-    assert "place" not in pd.read_csv(folder / "metrics.csv")
+    assert not (folder / "bounds.csv").exists() and not (folder / "bounds_truth.csv").exists()
+    assert "normalised" not in pd.read_csv(folder / "metrics.csv")

@@ -144,7 +144,7 @@ def test_incomplete_explanations_are_skipped_filled_or_evaluated(plan):
 
 
 def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
-    made = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "explainer_stability=9")
+    made = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr,graded]", "k=2", "explainer_stability=9")
     made = made.restrict_to(ModelSpec(DATASET, type(MODEL)))
     context = create_context(made, DATASET, MODEL)
     part, rows = robustness.sample_instances(context)

@@ -141,7 +141,7 @@ def test_values_and_ranges_are_those_of_runs_with_other_parameters(dataset, dim,
     if close < 1e-6:  # a search that stops early may order two explainers otherwise than its optimum
         assert table["tau_lowest"].to_numpy() == pytest.approx(lows.to_numpy())
         assert table["tau_highest"].to_numpy() == pytest.approx(highs.to_numpy())
-        assert (table["moves"].to_numpy() == (highs - lows > 1e-9).to_numpy()).all()
+        assert (table["not_identifiable"].to_numpy() == (highs - lows > 1e-9).to_numpy()).all()
 
 
 def test_common_support_limits_the_sample_to_common_instances():
@@ -203,7 +203,7 @@ def test_values_that_depend_on_predictions_only_are_not_recomputed(monkeypatch):
     # contrast needs effects of single values, and nothing needs embeddings
     assert {tuple(changes) for changes in drawn} == {("constant",)}
     assert not any(find_movers(result).values())
-    assert not run.conclude(result).invariance["moves"].any()
+    assert not run.conclude(result).invariance["not_identifiable"].any()
 
 
 def test_a_reparametrisation_that_changes_predictions_fails(monkeypatch):
@@ -275,7 +275,7 @@ def test_models_without_changes_are_not_reparametrised():
     run = score_run(TABLE, Box(draw_linear(TABLE, 0, 2)), "explainer=[random,omission]")
     assert run.reparametrise() is None
     run = score_run(TABLE, draw_linear(TABLE, 0, 2), "reparametrisations=0")
-    assert run.reparametrise() is None and run.conclude(None).correlations["moves"].isna().all()
+    assert run.reparametrise() is None and run.conclude(None).correlations["not_identifiable"].isna().all()
 
 
 def test_explainers_that_select_no_feature_have_no_values():
@@ -289,7 +289,7 @@ def test_explainers_that_select_no_feature_have_no_values():
     assert all(np.isnan(result.values[i]).all() for i, row in enumerate(result.metrics) if row[0] != "coverage")
     assert not result.find_moved().any() and empty_run.conclude(result).invariance.empty
     one = score_explanations(run.context, {**empty, "omission": run.explanations["omission"]})
-    moves = one.conclude(one.reparametrise()).metrics.set_index(["metric", "variant", "explainer"])["moves"]
+    moves = one.conclude(one.reparametrise()).metrics.set_index(["metric", "variant", "explainer"])["not_identifiable"]
     assert moves["c", "probability", "omission"] is True and moves["c", "probability", "lr"] is None
 
 
@@ -300,17 +300,17 @@ def test_a_run_writes_the_ranges_and_marks_moving_values(toy, make_run):
     table = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
     assert set(table["reparametrisations"]) == {2} and set(table["instances"]) == {20}
     assert ((table["tau_lowest"] <= table["tau"]) & (table["tau"] <= table["tau_highest"])).all()
-    assert (table["moves"] == (table["tau_highest"] - table["tau_lowest"] > 1e-9)).all()
-    assert ((table["moved_by"] != "") == (table["moves"] & (table["subset"] == "all"))).all()
-    assert table.loc[table["subset"] == "without_controls", "moves"].any()
+    assert (table["not_identifiable"] == (table["tau_highest"] - table["tau_lowest"] > 1e-9)).all()
+    assert ((table["changed_by"] != "") == (table["not_identifiable"] & (table["subset"] == "all"))).all()
+    assert table.loc[table["subset"] == "without_controls", "not_identifiable"].any()
     keys = ["metric", "variant", "truth", "agreement", "subset"]
     both = pd.read_csv(folder / "correlations.csv").merge(table, on=keys, suffixes=("", "_of"))
-    assert len(both) == len(table) and (both["moves"] == both["moves_of"]).all()
+    assert len(both) == len(table) and (both["not_identifiable"] == both["not_identifiable_of"]).all()
     assert both["tau"].to_numpy() == pytest.approx(both["tau_of"].to_numpy())  # all instances are in the sample
     still = table[table["truth"].isin(["shapley", "contrast"]) & (table["variant"].isin(["marginal", "label"]))]
-    assert len(still) and not still["moves"].any()
+    assert len(still) and not still["not_identifiable"].any()
     metrics = pd.read_csv(folder / "metrics.csv")
-    by = metrics[metrics["value"].notna()].groupby(["metric", "variant"])["moves"].any()
+    by = metrics[metrics["value"].notna()].groupby(["metric", "variant"])["not_identifiable"].any()
     assert by["proximity", "probability"] and by["c_soft", "probability"] and by["comprehensiveness", "del"]
     assert not by["validity_soft", "probability"] and not by["comprehensiveness", "marginal"]
     tables, tex = ((folder / name).read_text() for name in ("tables.md", "tables.tex"))
@@ -322,8 +322,10 @@ def test_a_run_writes_the_ranges_and_marks_moving_values(toy, make_run):
 
 
 def test_families_are_those_of_the_run():
-    run = score_run(TABLE, draw_linear(TABLE, 0, 3), "explainer=[random,lr,ladder]", "explainer.ladder.rungs=4")
+    run = score_run(
+        TABLE, draw_linear(TABLE, 0, 3), "explainer=[random,lr,graded]", "explainer.graded.quality_levels=4"
+    )
     findings = run.conclude(run.reparametrise())
     assert set(findings.invariance["agreement"]) == {"recall", "hit", "order"}
     correlations = findings.correlations.dropna(subset="tau")
-    assert len(correlations) == len(findings.invariance) and correlations["moves"].notna().all()
+    assert len(correlations) == len(findings.invariance) and correlations["not_identifiable"].notna().all()

@@ -38,10 +38,10 @@ CASES = [
     (Shap(algorithm="permutation"), ("permutations", "background")),
     (Shap(algorithm="kernel", n_samples=500), ("n_samples", "background")),
     (Shap(algorithm="linear"), ()),
-    (Omission(ALL_REMOVALS, removal="marginal"), ("ways.marginal.draws",)),
+    (Omission(ALL_REMOVALS, removal="marginal"), ("removals.marginal.draws",)),
     (Omission(ALL_REMOVALS, removal="zero"), ()),
     (IntegratedGradients(ALL_REMOVALS, removal="mean"), ("steps",)),
-    (IntegratedGradients(ALL_REMOVALS, removal="marginal"), ("steps", "ways.marginal.draws")),
+    (IntegratedGradients(ALL_REMOVALS, removal="marginal"), ("steps", "removals.marginal.draws")),
     (GradientInput(ALL_REMOVALS, removal="zero"), ()),
 ]
 
@@ -124,7 +124,8 @@ def test_settings_are_named_by_their_keys():
         "explainer.shap_kernel.n_samples or explainer.shap_kernel.background or n_explain", seconds,
     )  # fmt: skip
     assert (
-        estimate_explainer(context, "omission", 0.001).settings == "explainer.omission.ways.marginal.draws or n_explain"
+        estimate_explainer(context, "omission", 0.001).settings
+        == "explainer.omission.removals.marginal.draws or n_explain"
     )
     assert estimate_explainer(context, "random", 0.001) == ("n_explain", None)
     features = choose_features(TABLE, 2, 0)

@@ -130,7 +130,7 @@ def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_r
         assert (errors["shapley"] > 0) == (not exact) and errors["contrast"] == 0
         estimate_record = record.truths["responsibility"]
         assert estimate_record.exact == exact and estimate_record.error is None
-        assert estimate_record.how.startswith("exact" if exact else "searched up to sets of two")
+        assert estimate_record.method.startswith("exact" if exact else "searched up to sets of two")
         assert np.isnan(errors["responsibility"]) == (not exact)
         correlations = pd.read_csv(folder / "correlations.csv")
         assert {"shapley", "contrast"} <= set(correlations["truth"])
@@ -186,7 +186,7 @@ def test_responsibility_of_an_additive_model_is_not_labelled_exact(toy, make_run
     )  # fmt: skip
     estimate_record = json.loads((folder / "run.json").read_text())["truths"]
     assert estimate_record["shapley"]["exact"] and not estimate_record["responsibility"]["exact"]
-    assert estimate_record["responsibility"]["how"].startswith("searched up to sets of two")
+    assert estimate_record["responsibility"]["method"].startswith("searched up to sets of two")
     truth = pd.read_parquet(folder / "truth.parquet").groupby("truth")["error"]
     assert (truth.max()["shapley"] == 0) and truth.apply(lambda error: error.isna().all())["responsibility"]
     assert "responsibility searched up to sets of two" in (folder / "tables.md").read_text()

@@ -65,7 +65,7 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     record = read_verified_record(run)
     assert {str(path) for path in everything(run)} - {"run.json", "notes.txt"} == set(record.files)
     assert "bounds.csv" not in record.files and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
-    assert record.settings.k == 2 and not record.resumed and "report.html" not in record.files
+    assert record.settings.k == 2 and not record.resumed_at and "report.html" not in record.files
     before = everything(run)
     with pytest.raises(UserError, match="has the complete results of another run"):
         toy.compute(run, *SMALL)

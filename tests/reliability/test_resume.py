@@ -55,7 +55,8 @@ STAGES = (
 FILES = {
     "run.json": 9, "dataset.json": 1, "model.npz": 1, "instances.parquet": 1, "explanations.parquet": 5,
     "counterfactuals.parquet": 1, "scores.parquet": 1, "metrics.csv": 1, "correlations.csv": 1, "differences.csv": 1,
-    "instance_agreement.csv": 1, "metric_agreement.csv": 1, "truth.parquet": 1, "bounds.csv": 1, "invariance.csv": 1,
+    "instance_agreement.csv": 1, "metric_agreement.csv": 1, "truth.parquet": 1, "bounds.csv": 1,
+    "bounds_truth.csv": 1, "invariance.csv": 1,
     "tables.md": 1, "tau_resamples.parquet": 1, "training.parquet": 1,
     "explainer_stability.csv": 1, "explainer_stability_metrics.csv": 1,
     "explanations_again.parquet": 1, "counterfactuals_again.parquet": 1,

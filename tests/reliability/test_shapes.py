@@ -42,7 +42,7 @@ def test_metrics_are_equal(kind, request, tmp_path, monkeypatch):
     cache = ["n_jobs=1", f"cache.folder={tmp_path}/cache"]
     for name, known in (("alone", 0), ("known", N)):
         record = json.loads(run(name, TABLE, *cache).with_name("run.json").read_text())
-        assert {one["known"] for one in record["explained"].values()} == {known}
+        assert {one["n_cached"] for one in record["explained"].values()} == {known}
     alone, again = (tmp_path / name / "metrics.csv" for name in ("alone", "known"))
     assert alone.read_bytes() == again.read_bytes()
     # by workers, and with another explainer beside them

@@ -84,7 +84,7 @@ def opened(chromium, reports):
 ODD = {
     "one explainer": ["explainer=[lr]"],
     "k = 3, ten instances": ["explainer=[random,omission,lr]", "k=3", "n_explain=10"],
-    "a ladder": ["explainer=ladder", "explainer.ladder.rungs=30"],
+    "a ladder": ["explainer=graded", "explainer.graded.quality_levels=30"],
     "labels only": ["explainer=[random,lr]", "access=label", "resamples=0"],
 }
 

@@ -187,7 +187,7 @@ def test_every_table_can_be_copied_as_latex_markdown_and_csv(undrawn):
             ["k = 3", "No intervals: 10 instances"],
         ),
         pytest.param(
-            ["explainer=ladder", "explainer.ladder.rungs=4"],
+            ["explainer=graded", "explainer.graded.quality_levels=4"],
             ["On 4 graded control explainers"],
             marks=pytest.mark.slow,
         ),
@@ -237,14 +237,14 @@ def test_report_warns_if_no_counterfactual_flips(toy, make_run):
 
 @pytest.mark.slow
 def test_report_of_500_graded_controls_is_small(toy, make_run):
-    folder = make_run(toy, "explainer=[random,omission,lr,ladder]", "explainer.ladder.rungs=3", copy=True)
+    folder = make_run(toy, "explainer=[random,omission,lr,graded]", "explainer.graded.quality_levels=3", copy=True)
     record = json.loads((folder / "run.json").read_text())
-    metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values={"rung": [""]})
-    rungs, others = metrics[metrics["rung"].notna()], metrics[metrics["rung"].isna()]
+    metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values={"quality_level": [""]})
+    rungs, others = metrics[metrics["quality_level"].notna()], metrics[metrics["quality_level"].isna()]
     one = rungs[rungs["explainer"] == rungs["explainer"].iloc[0]]
-    many = [one.assign(explainer=f"ladder_{p:.4f}", rung=p) for p in np.linspace(1, 0, 500)]
+    many = [one.assign(explainer=f"graded_{p:.4f}", quality_level=p) for p in np.linspace(1, 0, 500)]
     pd.concat([others, *many]).to_csv(folder / "metrics.csv", index=False)
-    record["explainers"] |= {f"ladder_{p:.4f}": f"Truth {p:.4f}" for p in np.linspace(1, 0, 500)}
+    record["explainers"] |= {f"graded_{p:.4f}": f"Truth {p:.4f}" for p in np.linspace(1, 0, 500)}
     (folder / "run.json").write_text(json.dumps(record))
     html = check(page(folder))
     assert len(html) < 1_500_000 and "11 of 500 quality levels" in text_of(html)

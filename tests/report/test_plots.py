@@ -25,14 +25,14 @@ RUN = change_record(RECORD, explainers=NAMES, metrics=METRICS)
 COSTS = pd.DataFrame(
     [("explainer", name, "", 0, 0.5 * i, 1000 * i) for i, name in enumerate(EXPLAINERS)]
     + [("search", "a", "label", "", 0.1, 50), ("metric", "c", "", "", 0.2, 70), ("bounds", "", "", "", 0.3, 90)],
-    columns=["part", "name", "access", "known", "seconds", "model_rows"],
+    columns=["part", "name", "access", "n_cached", "seconds", "model_rows"],
 )
 
 
 def drawn(rungs=False):
     scores, order = build(4, n=30, controls=("d",))
     if rungs:
-        order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
+        order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
     findings = compute_findings(Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
     return findings, plots.draw_plots(findings, COSTS, RUN)
 
@@ -129,7 +129,7 @@ def test_axis_limits_hide_rounding_differences():
 
 
 def test_run_writes_its_figures_and_costs(toy, make_run):
-    explainers = ("explainer=[random,omission,ladder]", "explainer.ladder.rungs=3")
+    explainers = ("explainer=[random,omission,graded]", "explainer.graded.quality_levels=3")
     few = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
     folder = make_run(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
@@ -139,7 +139,7 @@ def test_run_writes_its_figures_and_costs(toy, make_run):
     assert (costs["seconds"] >= 0).all() and costs["seconds"].sum() > 0
     rows = costs.set_index(["part", "name", "access"])["model_rows"]
     assert rows["explainer", "omission", np.nan] > 20 and rows["explainer", "random", np.nan] == 0
-    assert rows["search", "ladder_0.5", "label"] > 20 and set(costs["part"]) == {
+    assert rows["search", "graded_0.5", "label"] > 20 and set(costs["part"]) == {
         "explainer",
         "search",
         "metric",

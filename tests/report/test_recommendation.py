@@ -29,7 +29,7 @@ TOLD = {
 }  # fmt: skip
 RECORD = make_record(
     explainers={"shap": "SHAP", "lime": "LIME", "anchor": "Anchor"},
-    truths={"shapley": {"how": "sampled, 9 rows", "instances": 100, "error": 0.004, "largest_error": 0.01}},
+    truths={"shapley": {"method": "sampled, 9 rows", "instances": 100, "error": 0.004, "largest_error": 0.01}},
     metrics={"aopc": make_metric("AOPC", block="erasure", details=[])},
 )
 

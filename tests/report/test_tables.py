@@ -75,7 +75,7 @@ def metrics(coverage=(1.0, 0.4)):
             note = "toy has no mask token" if variant == "mask" else ""
             rows.append(
                 {
-                    "metric": metric, "variant": variant, "explainer": name, "rung": np.nan, "value": value,
+                    "metric": metric, "variant": variant, "explainer": name, "quality_level": np.nan, "value": value,
                     "control": False, "n": 50, "own_value": value, "own_n": 50,
                     "better": RECORD.metrics[metric].better, "role": RECORD.metrics[metric].role,
                     "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note, "method": "",
@@ -202,7 +202,7 @@ def scored(rows, roles=()):
     return pd.DataFrame(
         [
             {
-                "metric": metric, "variant": variant, "explainer": name, "n": n, "own_n": n, "rung": None,
+                "metric": metric, "variant": variant, "explainer": name, "n": n, "own_n": n, "quality_level": None,
                 "role": dict(roles).get(metric, "judged"),
             }
             for metric, variant, *counts in rows
@@ -292,13 +292,17 @@ def test_missing_correlations_have_a_reason():
 def test_bounds_have_positions_and_the_agreement_of_the_optimum_with_the_truth():
     bounds = pd.DataFrame(
         [
-            ("c", "label", "enumerated", 50, 0.0, 0.5, 25, 0.9),
-            ("recall", "signed", "enumerated", 50, 0.0, 1.0, 50, 1.0),
+            ("c", "label", "enumerated", 50, 0.0, 0.5, 25),
+            ("recall", "signed", "enumerated", 50, 0.0, 1.0, 50),
         ],
-        columns=["metric", "variant", "method", "instances", "worst", "best", "telling", "truth_signed_telling"],
+        columns=["metric", "variant", "method", "instances", "worst", "best", "informative"],
+    )
+    agreement = pd.DataFrame(
+        [("c", "label", "signed", 0.8, 0.9), ("recall", "signed", "signed", 1.0, 1.0)],
+        columns=["metric", "variant", "truth", "share", "share_informative"],
     )
     table = build_bounds(
-        bounds, metrics().assign(place=[0.25, np.nan] * 9), RECORD, find_low_coverage(metrics(), RECORD)
+        bounds, agreement, metrics().assign(normalised=[0.25, np.nan] * 9), RECORD, find_low_coverage(metrics(), RECORD)
     )
     header = ["Metric", "worst", "best", "A_1 & <b>|", "B†", "informative", "truth signed*"]
     assert [title.text for title in table.header] == header
@@ -338,7 +342,7 @@ def noisy(same=0.52, drawn="no"):
     """Two explainers, the second of which draws or does not."""
     names = pd.DataFrame(
         [("a", 100, 97, 1.0, 0.96, 1.0, 1.0, 1.0, "yes"), ("b", 100, 100, same, 0.42, 0.62, same, 0.25, drawn)],
-        columns=["explainer", "asked", "instances", "same_features", "low", "high", "overlap", "same_order",
+        columns=["explainer", "n_requested", "instances", "same_features", "low", "high", "overlap", "same_order",
                  "deterministic"],
     )  # fmt: skip
     keys = [("a", "c", "label"), ("b", "c", "label"), ("b", "proximity", "label"), ("b", "recall", "signed")]
@@ -386,20 +390,24 @@ def test_deterministic_explainers_have_no_stability_of_values():
 
 
 def test_values_that_are_not_identifiable_are_marked_and_explained():
-    moving = metrics().assign(moves=lambda m: m["metric"].isin(["c", "comprehensiveness"]).astype(object))
-    moving.loc[moving["metric"] == "coverage", "moves"] = None
-    judged = CORRELATIONS.assign(moves=lambda c: (c["metric"] == "c") & (c["truth"] == "signed"))
-    judged.loc[judged["subset"] == WITHOUT_CONTROLS, "moves"] = True  # not shown, since no explainer is a control
+    moving = metrics().assign(not_identifiable=lambda m: m["metric"].isin(["c", "comprehensiveness"]).astype(object))
+    moving.loc[moving["metric"] == "coverage", "not_identifiable"] = None
+    judged = CORRELATIONS.assign(not_identifiable=lambda c: (c["metric"] == "c") & (c["truth"] == "signed"))
+    judged.loc[judged["subset"] == WITHOUT_CONTROLS, "not_identifiable"] = (
+        True  # not shown, since no explainer is a control
+    )
     ranges = pd.DataFrame(
         [
             {"metric": "c", "variant": "label", "truth": "signed", "agreement": "recall", "tau": 0.5,
-             "tau_lowest": -1.0, "tau_highest": 0.75, "moves": True, "moved_by": "constant scale",
+             "tau_lowest": -1.0, "tau_highest": 0.75, "not_identifiable": True, "changed_by": "constant scale",
              "reparametrisations": 50, "instances": 1234},
             {"metric": "c", "variant": "label", "truth": "absolute", "agreement": "recall", "tau": 0.25,
-             "tau_lowest": 0.25, "tau_highest": 0.25, "moves": False, "moved_by": "", "reparametrisations": 50,
+             "tau_lowest": 0.25, "tau_highest": 0.25, "not_identifiable": False, "changed_by": "",
+             "reparametrisations": 50,
              "instances": 1234},
             {"metric": "c", "variant": "label", "truth": "signed", "agreement": "hit", "tau": 0.1, "tau_lowest": 0.1,
-             "tau_highest": 0.1, "moves": False, "moved_by": "", "reparametrisations": 50, "instances": 1234},
+             "tau_highest": 0.1, "not_identifiable": False, "changed_by": "", "reparametrisations": 50,
+             "instances": 1234},
         ]
     ).assign(subset=ALL_EXPLAINERS)  # fmt: skip
     empty = pd.DataFrame()
@@ -496,7 +504,7 @@ def test_mean_ranks_use_metrics_that_rank_the_same_explainers():
             for place, name in enumerate(order.split(), 1)
         ]
         + [{"metric": "t", "variant": "del", "explainer": name, "rank": 2.0, "role": "judged"} for name in "ABC"]
-    ).assign(rung=float("nan"))
+    ).assign(quality_level=float("nan"))
     blocks = {name: "erasure" if name != "u" else "counterfactual" for name in "xyzut"}
     record = make_record(metrics={name: make_metric(name, block=block) for name, block in blocks.items()})
     found = compute_mean_ranks(metrics, record)

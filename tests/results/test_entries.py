@@ -34,6 +34,6 @@ def test_truth_entries_have_method_size_and_errors():
     estimate = TruthEstimate(importance, np.array([0.1, np.nan, 0.3]), "sampled")
     entry = build_truth_entries({"shapley": {"question": "change"}}, {"shapley": estimate}, Scratch())["shapley"]
     assert entry == {
-        "question": "change", "exact": False, "how": "sampled", "instances": 2,
+        "question": "change", "exact": False, "method": "sampled", "instances": 2,
         "error": pytest.approx(0.2), "largest_error": 0.3,
     }  # fmt: skip

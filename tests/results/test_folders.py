@@ -81,7 +81,7 @@ def test_invalid_record_is_refused(toy, make_run, change, message):
         checked.read_verified_record(folder)
 
 
-LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "truth=[shapley]",
+LARGE = ("n_explain=15", "explainer=[random,lr,graded]", "explainer.graded.quality_levels=3", "truth=[shapley]",
          "incomplete=keep", "explainer_stability=2", "metric=[comprehensiveness,c,recall]", "resamples=0",
          "model.max_epochs=10")  # fmt: skip
 

@@ -29,7 +29,7 @@ def test_record_is_unchanged_by_reading_and_writing(toy, make_run):
         ({"status": "complete", "explainers": {"a": 1}}, "explainers.a must be a word, not 1"),
         ({"status": "complete", "majority": {"test": 2.0}}, "majority.test must be at most 1"),
         ({"status": "complete", "accuracy": {"train": 1.0}}, "accuracy.test is missing"),
-        ({"status": "complete", "doubts": "x" * 1000}, "doubts must be a list such as [a,b], not 'xxx"),
+        ({"status": "complete", "warnings": "x" * 1000}, "warnings must be a list such as [a,b], not 'xxx"),
     ],
 )
 def test_an_entry_that_no_run_writes_is_named(record, message):

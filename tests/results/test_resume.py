@@ -27,6 +27,8 @@ def test_run_is_the_same_if_its_inputs_are_known_and_equal():
 
 
 def test_start_and_command_of_the_first_attempt_are_kept():
-    kept = get_kept_entries(RunRecord(status="stopped", started="then", command=["x"], resumed=["later"], inputs="a"))
-    assert (kept["started"], kept["command"], kept["resumed"][0]) == ("then", ["x"], "later")
-    assert set(kept) == {"started", "command", "resumed"} and len(kept["resumed"]) == 2
+    kept = get_kept_entries(
+        RunRecord(status="stopped", started="then", command=["x"], resumed_at=["later"], inputs="a")
+    )
+    assert (kept["started"], kept["command"], kept["resumed_at"][0]) == ("then", ["x"], "later")
+    assert set(kept) == {"started", "command", "resumed_at"} and len(kept["resumed_at"]) == 2

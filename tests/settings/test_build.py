@@ -21,7 +21,7 @@ from tests.problems import make_dataset, make_mixed, make_text
 
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name != "experiment")
 SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
-RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
+RUNGS = [f"graded_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
 METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "c", "validity_soft", "c_soft", "recall"]
 METRICS += ["hit", "fixed", "converged", "coverage"]  # of the paper
 CORE = [*METRICS, "proximity_flips", "naopc", "edits_to_flip", "pgi"]
@@ -30,7 +30,7 @@ FIELD += ["redundant", "sparsity"]
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
     ("explainer", "field"): {"shap", "against", "lr"},
-    ("explainer", "ladder"): {*RUNGS},
+    ("explainer", "graded"): {*RUNGS},
     ("explainer", "file"): {"metrics"},
     ("metric", "paper"): {*METRICS},
     ("metric", "core"): {*CORE},
@@ -69,7 +69,7 @@ def components():
                 component = hasattr(member, verb) or hasattr(member, "members")  # or one that stands for several
                 own = member.__module__ == loaded.__name__ and not name.startswith("_")
                 own = own and not inspect.isabstract(member)  # which several share
-                if component and own and name != "Rung":  # which a ladder makes
+                if component and own and name != "GradedControl":  # which GradedControls makes
                     yield group, f"{loaded.__name__}.{name}"
 
 
@@ -128,11 +128,11 @@ def test_a_component_has_the_name_of_its_file():
 
 
 def test_ladder_and_paper_stand_for_several_explainers():
-    assert list(plan("explainer=[paper,ladder]").explainers) == SIX + RUNGS
-    made = plan("explainer=[ladder,lr]", "explainer.ladder.rungs=3", "truth=[contrast]")
-    assert list(made.explainers) == ["lr", "ladder_1", "ladder_0.5", "ladder_0"] and made.graded_truth == "contrast"
+    assert list(plan("explainer=[paper,graded]").explainers) == SIX + RUNGS
+    made = plan("explainer=[graded,lr]", "explainer.graded.quality_levels=3", "truth=[contrast]")
+    assert list(made.explainers) == ["lr", "graded_1", "graded_0.5", "graded_0"] and made.graded_truth == "contrast"
     assert plan("explainer=lr").graded_truth == ""
-    assert len(plan("explainer=ladder", "explainer.ladder.rungs=501").explainers) == 501
+    assert len(plan("explainer=graded", "explainer.graded.quality_levels=501").explainers) == 501
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_ladder_and_paper_stand_for_several_explainers():
 )
 def test_the_papers_experiments(name, dataset, k, explainers, levels):
     made = plan(f"experiment={name}", "seed=3")
-    assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].only == ["zero"]
+    assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].removals == ["zero"]
     default = [name for name in plan().metrics if name in METRICS]  # the others the paper does not have
     assert list(made.metrics) == default and list(made.truths) == ["signed", "shapley", "contrast", "absolute"]
     assert (made.dataset.name, made.settings.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
@@ -177,7 +177,7 @@ def test_truths_and_removals_are_chosen_as_explainers_are():
     assert list(plan().truths) == ["shapley", "contrast"]
     assert list(plan().removals) == ["zero", "mask", "marginal"]
     omission = plan("removal=[mask]", "explainer=omission").explainers["omission"]
-    assert set(omission.ways) == {"zero", "mask", "mean", "marginal"}  # whatever the metrics use
+    assert set(omission.removals) == {"zero", "mask", "mean", "marginal"}  # whatever the metrics use
     lr = plan("truth=[contrast]", "explainer=lr").explainers["lr"]
     assert lr.truth == made.truths["contrast"]
 
@@ -192,9 +192,9 @@ def test_settings_of_a_removal_reach_the_explainers_that_use_it():
         (["removal=zero", "seed=5"], (100, 5)),  # the metrics do not remove in this way
     ):
         explainers = plan(every, *overrides).explainers
-        ways = [explainers[name].ways["marginal"] for name in names]
-        assert {(way.draws, way.seed) for way in ways} == {expected}
-        assert {tuple(sorted(explainers[name].ways)) for name in names} == {("marginal", "mask", "mean", "zero")}
+        removals = [explainers[name].removals["marginal"] for name in names]
+        assert {(removal.draws, removal.seed) for removal in removals} == {expected}
+        assert {tuple(sorted(explainers[name].removals)) for name in names} == {("marginal", "mask", "mean", "zero")}
 
 
 @pytest.mark.parametrize("group", ["Truth", "Removal", "Explainer", "Search", "Distance", "Metric", "Trainable"])
@@ -229,7 +229,7 @@ def test_the_papers_experiments_score_each_explainer_on_its_own_instances(experi
 def test_by_default_support_is_common_and_resamples_are_automatic():
     assert (plan().settings.support, plan().settings.resamples) == ("common", "auto")
     assert "proximity_flips" in plan().metrics and plan("resamples=0").settings.resamples == 0
-    assert [name for name, one in plan("explainer=[paper,ladder]").explainers.items() if one.is_control] == [
+    assert [name for name, one in plan("explainer=[paper,graded]").explainers.items() if one.is_control] == [
         "random",
         "lr",
     ]
@@ -301,10 +301,13 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["explainer.lime._target_=nowhere.Lime"], "explainer.lime: .*nowhere"),
         (["explainer.lime._target_=null"], "explainer.lime"),
         (
-            ["explainer=ladder", "explainer.ladder.rungs=1"],
-            "explainer.ladder: rungs must be a whole number of at least 2",
+            ["explainer=graded", "explainer.graded.quality_levels=1"],
+            "explainer.graded: quality_levels must be a whole number of at least 2",
         ),
-        (["explainer=ladder", "explainer.ladder.rungs=2000"], "explainer.ladder: rungs must be at most 1001"),
+        (
+            ["explainer=graded", "explainer.graded.quality_levels=2000"],
+            "explainer.graded: quality_levels must be at most 1001",
+        ),
         (["resamples=-1"], "resamples must"),
         (["figures=png"], "figures must be a list such as"),
         (["figures=[gif]"], "figures must be one of png, svg, pdf"),
@@ -411,7 +414,7 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
     """Whatever explainer there is, but for those that stand for others, are made from the same, or need a file."""
     field = set(plan("explainer=field").explainers)
     yamls = {path.stem for path in YAMLS if path.parts[0] == "explainer"}
-    assert yamls - field == {"paper", "field", "ladder", "file", "omission", "lime_package"} and field <= yamls
+    assert yamls - field == {"paper", "field", "graded", "file", "omission", "lime_package"} and field <= yamls
     table, text = make_dataset([4, 3, 2]), make_text()
     made = plan("explainer=field").restrict_to(ModelSpec(table, LinearModel))
     assert len(made.explainers) == 16 and made.absent.explainers == {"omission_mask": "toy has no mask token"}

@@ -38,7 +38,10 @@ def test_default_options_and_top_level_keys_are_those_of_the_composed_config():
         (["model=estimator", "model.estimator.max_iter=5"], "to give it one, write +model.estimator.max_iter=…"),
         (["model=estimator", "model.encodr=native"], "model has no setting 'encodr'. Did you mean encoder? There is: "),
         (["model.estimator.max_iter=5"], "is a setting of model 'estimator', which is not chosen: choose model=estima"),
-        (["explainer.ladder.rungs=3"], "is a setting of explainer 'ladder', which is not chosen: add it to explainer"),
+        (
+            ["explainer.graded.quality_levels=3"],
+            "is a setting of explainer 'graded', which is not chosen: add it to explainer",
+        ),
         (["kk=2"], "there is no setting 'kk'. Did you mean k? See cfeval run --cfg job."),
         (["kk=2", "nothing.at.all=3"], "there is no setting 'kk'. Did you mean k? See cfeval run --cfg job."),
         (["model=estimater"], "there is no model 'estimater'. Did you mean estimator? There is: additive, "),

@@ -23,7 +23,14 @@ def build(seed, n=5, gaps=False, controls=()):
         for explainer in EXPLAINERS:
             key = {"metric": metric, "variant": variant, "explainer": explainer}
             role = {"recall": "truth", "coverage": "fact"}.get(metric, "judged")
-            facts = {"rung": np.nan, "better": better, "role": role, "access": "label", "low": 0.0, "high": 1.0}
+            facts = {
+                "quality_level": np.nan,
+                "better": better,
+                "role": role,
+                "access": "label",
+                "low": 0.0,
+                "high": 1.0,
+            }
             facts |= {
                 "note": "",
                 "method": "",

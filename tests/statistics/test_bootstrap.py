@@ -177,7 +177,7 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
                 "numerator": numerator, "denominator": weight,
             }
         )  # fmt: skip
-        row = {"metric": "c", "variant": "label", "explainer": "a", "rung": np.nan, "better": "higher"}
+        row = {"metric": "c", "variant": "label", "explainer": "a", "quality_level": np.nan, "better": "higher"}
         facts = {
             "role": "judged",
             "access": "label",

@@ -20,7 +20,9 @@ def thinned(seed, n=12, rungs=(), lost=0.3):
     """Scores of which each explainer lacks some by chance; one may have none, and one denominators of zero only."""
     rng = np.random.default_rng(seed)
     scores, order = build(seed, n=n)
-    order["rung"] = order["explainer"].map(dict(zip(rungs, np.linspace(1, 0, len(rungs)), strict=True))).astype(float)
+    order["quality_level"] = (
+        order["explainer"].map(dict(zip(rungs, np.linspace(1, 0, len(rungs)), strict=True))).astype(float)
+    )
     gone = {(name, i) for name in EXPLAINERS for i in range(n) if rng.random() < lost * rng.random() * 2}
     if rng.random() < 0.3:
         gone |= {("d", i) for i in range(n)}
@@ -39,7 +41,7 @@ def marked(scores, order):
 
 def by_hand(scores, order):
     """(metric, explainer, instance) of the scores that count, by sets."""
-    rungs = set(order[order["rung"].notna()]["explainer"])
+    rungs = set(order[order["quality_level"].notna()]["explainer"])
     counted = set()
     for metric, mine in scores.groupby("metric"):
         covered = {

@@ -106,7 +106,7 @@ def test_where_no_explainer_is_ranked_the_note_is_the_same_in_each_subset():
 
 def test_a_ladder_has_no_controls():
     scores, order = build(4, n=30, controls=("a",))
-    order["rung"] = order["explainer"].map({"b": 1.0, "c": 0.5, "d": 0.0}).astype(float)
+    order["quality_level"] = order["explainer"].map({"b": 1.0, "c": 0.5, "d": 0.0}).astype(float)
     lines = conclude(scores, order, Bootstrap(0, **HOW), "signed").correlations
     ladder = lines[lines["family"] == "graded"]
     assert ladder["tau"].notna().all() and (ladder["subset"] == ALL_EXPLAINERS).all()

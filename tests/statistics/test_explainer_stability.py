@@ -53,7 +53,7 @@ def test_the_table_counts_instances_explained_with_both_seeds(rows, data, k):
     line = compare_explanations(first, {"x": make_result(other, faults=failed[1])}, positions, k, 0.95).iloc[0]
     explained = [i for i in range(len(rows)) if i not in failed[0] | failed[1]]
     pairs = [(rows[i], other[i]) for i in explained if rows[i] or other[i]]
-    assert (line["asked"], line["instances"]) == (len(rows), len(pairs))
+    assert (line["n_requested"], line["instances"]) == (len(rows), len(pairs))
     if not pairs:
         assert isnan(line["same_features"]) and isnan(line["low"]) and line["deterministic"] == ""
         return

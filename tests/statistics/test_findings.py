@@ -189,7 +189,7 @@ def test_from_fewer_than_thirty_instances_nothing_is_inferred():
 
 def test_a_ladder_has_correlations_but_no_differences():
     scores, order = build(4, n=50)
-    order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
+    order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
     found = conclude(scores, order, Bootstrap(0, resamples=100), "signed")
     assert set(found.correlations["family"]) == {"graded"} and found.differences.empty
     known = {"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0}
@@ -212,7 +212,14 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
         for (metric, variant), better in ((("c", "label"), "higher"), (("recall", "signed"), "higher")):
             for name, mean in zip(EXPLAINERS, means[metric], strict=True):
                 key = {"metric": metric, "variant": variant, "explainer": name}
-                facts = {"rung": np.nan, "better": better, "access": "label", "low": 0.0, "high": 1.0, "note": ""}
+                facts = {
+                    "quality_level": np.nan,
+                    "better": better,
+                    "access": "label",
+                    "low": 0.0,
+                    "high": 1.0,
+                    "note": "",
+                }
                 facts |= {
                     "method": "",
                     "remark": "",

@@ -72,8 +72,8 @@ def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
         assert line["tau_lowest"] == pytest.approx(min(everything))
         assert line["tau_highest"] == pytest.approx(max(everything))
         movers = [name for name, some in taus.items() if any(abs(tau - real) > 1e-9 for tau in some)]
-        assert line["moves"] == bool(movers)
-        assert line["moved_by"] == " ".join([name for name in movers if name != TOGETHER] or movers)
+        assert line["not_identifiable"] == bool(movers)
+        assert line["changed_by"] == " ".join([name for name in movers if name != TOGETHER] or movers)
         assert (line["reparametrisations"], line["instances"]) == (4, 7)
 
 
@@ -99,24 +99,29 @@ def test_what_moves_stands_beside_values_and_correlations_and_rounding_moves_not
     changed["scale"][0, 1] *= 1 + 1e-13
     found = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 3)
     done = conclude(scores, order, HOW, reparametrised=found)
-    moves = done.metrics.groupby("metric")["moves"].agg(list)
+    moves = done.metrics.groupby("metric")["not_identifiable"].agg(list)
     assert moves["c"] == [True, True, False, False]
     assert moves["sufficiency"] == moves["recall"] == [False] * 4
     assert moves["coverage"] == [None] * 4  # of which nothing was said
     for subset in (ALL_EXPLAINERS, WITHOUT_CONTROLS):
         table = select_subset(done.invariance, subset).set_index("metric")
-        told = select_subset(done.correlations, subset).set_index("metric")["moves"]
-        assert told["c"] == table.loc["c", "moves"] and told["sufficiency"] is False
+        told = select_subset(done.correlations, subset).set_index("metric")["not_identifiable"]
+        assert told["c"] == table.loc["c", "not_identifiable"] and told["sufficiency"] is False
     table = select_subset(done.invariance).set_index("metric")
-    assert table.loc["sufficiency", "moved_by"] == ""
+    assert table.loc["sufficiency", "changed_by"] == ""
 
 
 def test_without_reparametrisations_nothing_is_said():
     scores, order = build(2)
     done = conclude(scores, order, HOW)
     assert done.invariance is None
-    assert done.metrics["moves"].isna().all() and done.correlations["moves"].isna().all()
-    assert isinstance(done.metrics, pd.DataFrame) and list(done.metrics)[-4:] == ["moves", "note", "method", "remark"]
+    assert done.metrics["not_identifiable"].isna().all() and done.correlations["not_identifiable"].isna().all()
+    assert isinstance(done.metrics, pd.DataFrame) and list(done.metrics)[-4:] == [
+        "not_identifiable",
+        "note",
+        "method",
+        "remark",
+    ]
 
 
 def test_a_ladder_is_judged_by_its_known_order():
@@ -126,6 +131,6 @@ def test_a_ladder_is_judged_by_its_known_order():
     changed = {"scale": np.stack([values, values[:, [1, 0, 2, 3]]])}
     found = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 5)
     table = invariance.build_tau_ranges(found, rungs, list(list_families(rungs, "signed"))).set_index("metric")
-    assert set(table["agreement"]) == {"order"} and set(table["moved_by"]) == {"scale"}
+    assert set(table["agreement"]) == {"order"} and set(table["changed_by"]) == {"scale"}
     assert table.loc["c", ["tau", "tau_lowest", "tau_highest"]].tolist() == pytest.approx([1, 2 / 3, 1])
     assert table.loc["sufficiency", ["tau", "tau_lowest", "tau_highest"]].tolist() == pytest.approx([-1, -1, -2 / 3])

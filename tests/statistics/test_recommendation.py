@@ -37,7 +37,8 @@ def view(cells, n=60, questions=QUESTIONS, seed=0):
         Scores.from_frame(
             pd.DataFrame(scores, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"])
         ),
-        pd.DataFrame(metrics, columns=["metric", "variant", "explainer", "rung", "control", "better", "value"]),
+        pd.DataFrame(metrics, columns=["metric", "variant", "explainer", "quality_level", "control", "better",
+                                       "value"]),
         questions, {"del"}, "recall",
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ QUICK = {
     "anchor": ["explainer.anchor.batch_size=20"],
     "continuous": ["search.steps=100", "search.restarts=4"],
     "decision_boundary": ["explainer.decision_boundary.n_samples=200"],
-    "ladder": ["truth=[signed]"],  # read off the model, so that the same scores follow in any order
+    "graded": ["truth=[signed]"],  # read off the model, so that the same scores follow in any order
     "lime": ["explainer.lime.n_samples=200"],
     "lime_package": ["explainer.lime.n_samples=200"],
     "lime_absolute": ["explainer.lime_absolute.n_samples=200"],

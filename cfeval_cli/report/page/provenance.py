@@ -25,7 +25,7 @@ def list_warnings(results: StoredRun) -> list[str]:
     """Return what limits the results: partial data, low coverage, failures, and values that were not computed."""
     record, metrics = results.record, results.findings.metrics
     settings, data = record.settings, record.data
-    warnings = [f"{doubt[:1].upper()}{doubt[1:]}" for doubt in record.doubts]
+    warnings = [f"{warning[:1].upper()}{warning[1:]}" for warning in record.warnings]
     if not data.complete:
         warnings.append(f"Partial data: {data.rows_read:,} of {data.rows_whole:,} rows of {data.file}.")
     shares = select_quantity(metrics, Quantity.COMPLETE, record)

@@ -32,7 +32,7 @@ COLUMNS = list(TYPES)
 
 _MAX_TAU_ERROR = 1e-9
 _RECORD = ("settings", "data", "model", "metrics", "truths", "removals", "search", "instances", "levels", "files")
-_METRICS = ("metric", "variant", "explainer", "rung", "control", "value", "better", "role", "circular")
+_METRICS = ("metric", "variant", "explainer", "quality_level", "control", "value", "better", "role", "circular")
 _SUBSETS = {"tau": ALL_EXPLAINERS, "tau_without_controls": WITHOUT_CONTROLS}  # of run folders
 _CORRELATIONS = ("metric", "variant", "family", "truth", "agreement", "subset", "tau", "circular")
 _COSTS = ("part", "name", "access", "model_rows")
@@ -63,7 +63,7 @@ def _compute_rows(
     costs: pd.DataFrame,
 ) -> pd.DataFrame:
     settings, lines = record.settings, []
-    metrics = metrics[metrics["rung"].isna()]
+    metrics = metrics[metrics["quality_level"].isna()]
     correlations = correlations[correlations["family"] == "explainers"]
     stored = {
         name: _index_lines(select_subset(correlations, subset), settings.agreement)

@@ -96,7 +96,7 @@ def _view_runs(seed: int, truth: str, runs: Mapping[Key, tuple[SweepRun, Path]])
     better: dict[Row, Better] = {}
     coefficients: dict[Row, dict[str, float]] = {}
     for key, (run, _) in runs.items():
-        lines = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
+        lines = run.metrics[run.metrics["quality_level"].isna() & run.metrics["value"].notna()]
         for (metric, variant), rows in lines.groupby(["metric", "variant"], sort=False):
             values[key, (str(metric), str(variant))] = dict(zip(rows["explainer"], rows["value"], strict=True))
             better[key, (str(metric), str(variant))] = rows["better"].iloc[0]

@@ -21,7 +21,7 @@ from cfeval_cli.study.words import write_count
 _RECORD = (
     "data.name", "model.name", "settings.truth", "settings.agreement", "settings.seed", "settings.k", "removals",
 )  # fmt: skip
-_METRICS = ("metric", "variant", "explainer", "rung", "control", "value", "better", "role", "circular")
+_METRICS = ("metric", "variant", "explainer", "quality_level", "control", "value", "better", "role", "circular")
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class ExplainerChoice:
 def list_choices(record: RunRecord, metrics: pd.DataFrame) -> list[ExplainerChoice]:
     """Return the choices that a run poses: by question, with and without circular explainers."""
     settings, questions, choices = record.settings, record.questions, []
-    candidates = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool)]
+    candidates = metrics[metrics["quality_level"].isna() & ~metrics["control"].astype(bool)]
     for question in QUESTIONS:
         # a truth of this very question comes before one that answers both
         name = next((name for wanted in (question, "either") for name in questions if questions[name] == wanted), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.ranking_stability import ANY_SETTING
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
-from cfeval_cli.study.sweep.frames import SweepFrames, list_range_columns
+from cfeval_cli.study.sweep.frames import SweepFrames, index_tau_ranges
 from cfeval_cli.study.sweep.runs import Sweep, SweepRun, merge_records
 from cfeval_cli.study.sweep.tables import write_counts_notes
 from cfeval_cli.study.words import write_count
@@ -31,7 +32,7 @@ def build_brief(sweep: Sweep, frames: SweepFrames) -> Table:
     """Build the means over seeds if only the seed varies; otherwise how much rankings and τ vary over the runs."""
     if len(sweep.groups) == 1:
         return _build_means(sweep.runs, frames.seeds_metrics, frames.seeds_correlations)
-    return _build_stability(sweep, frames.stability)
+    return _build_stability(sweep, frames.stability, frames.stability_truth)
 
 
 def _write_title(runs: Sequence[SweepRun]) -> str:
@@ -42,8 +43,12 @@ def _write_title(runs: Sequence[SweepRun]) -> str:
 def _build_means(runs: Sequence[SweepRun], metrics: pd.DataFrame, correlations: pd.DataFrame) -> Table:
     """Build the table of one run from means: values, their ranks, and τ with its interval."""
     first = runs[0].record
-    lines = metrics[metrics["rung"].isna()].rename(columns={"mean": "value"})
-    lines = lines.assign(rank=np.nan, low_end=lines["value"] - lines["deviation"], moves=lines["moves"].fillna(0) > 0)
+    lines = metrics[metrics["quality_level"].isna()].rename(columns={"mean": "value"})
+    lines = lines.assign(
+        rank=np.nan,
+        low_end=lines["value"] - lines["deviation"],
+        not_identifiable=lines["not_identifiable"].fillna(0) > 0,
+    )
     lines["high_end"] = lines["value"] + lines["deviation"]
     record = merge_records(runs)
     for (metric, _), rows in lines.groupby(["metric", "variant"], sort=False):
@@ -80,29 +85,32 @@ def _build_tau_cells(correlations: pd.DataFrame, record: RunRecord) -> dict[str,
             by_question[name] = {
                 (line["metric"], line["variant"]): Cell(
                     line["mean"], line["low"], line["high"], form=SHORT_DECIMAL,
-                    marks=NOT_IDENTIFIABLE_MARK * bool(not pd.isna(line["moves"]) and line["moves"]),
+                    marks=NOT_IDENTIFIABLE_MARK * bool(pd.notna(line["not_identifiable"]) and line["not_identifiable"]),
                 )
                 for line in lines.to_dict("records")
             }  # fmt: skip
     return by_question
 
 
-def _build_stability(sweep: Sweep, stability: pd.DataFrame) -> Table:
+def _build_stability(sweep: Sweep, stability: pd.DataFrame, ranges: pd.DataFrame) -> Table:
     """Build the stability of each metric's ranking, and the range of τ with each truth."""
     record = merge_records(sweep.runs)
     has_pairs = bool(select_subset(stability, WITHOUT_CONTROLS)["pairs"].sum())
     subset = WITHOUT_CONTROLS if has_pairs else ALL_EXPLAINERS
-    stability, ranges = select_subset(stability, subset), list_range_columns(stability.columns.astype(str))
+    stability, ranges = select_subset(stability, subset), select_subset(ranges, subset)
+    truths, ends = list(ranges["truth"].unique()), index_tau_ranges(ranges)
     questions: dict[str, str] = {}
     for run in sweep.runs:
         questions = {**name_truths(run.record.settings.truth, run.record), **questions}
     form = NumberFormat(decimals=2)
     header = [Title("Metric"), Title("same\u00a0order", ("lowest",))]
-    header += [Title(f"τ {questions.get(truth, truth)}") for truth in ranges]
+    header += [Title(f"τ {questions.get(truth, truth)}") for truth in truths]
     blocks: dict[str, list[Row]] = {}
     for line in stability[(stability["key"] == ANY_SETTING) & (stability["pairs"] > 0)].to_dict("records"):
         cells = [Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form)]
-        cells += [Cell(low=line[low], high=line[high], is_range=True, form=form) for low, high in ranges.values()]
+        for truth in truths:
+            low, high = ends.get((line["metric"], line["variant"], truth), (math.nan, math.nan))
+            cells.append(Cell(low=low, high=high, is_range=True, form=form))
         row = Row(make_metric_title(line["metric"], line["variant"], record), cells)
         blocks.setdefault(get_block(line["variant"], record.metrics[line["metric"]]), []).append(row)
     notes = [

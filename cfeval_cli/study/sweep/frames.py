@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,6 +38,7 @@ class SweepFrames:
     seeds_metrics: pd.DataFrame
     seeds_correlations: pd.DataFrame
     stability: pd.DataFrame
+    stability_truth: pd.DataFrame
 
     def get_files(self) -> dict[str, pd.DataFrame]:
         """Return the tables by name, with text instead of objects."""
@@ -53,6 +53,7 @@ def compute_frames(sweep: Sweep) -> SweepFrames:
         _aggregate_metrics(sweep),
         _aggregate_correlations(sweep),
         _compute_stability(sweep),
+        _compute_tau_ranges(sweep),
     )
 
 
@@ -61,16 +62,10 @@ def sort_key(name: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
-def make_range_columns(truth: str) -> tuple[str, str]:
-    """Return the columns of stability.csv that have the range of τ with a truth."""
-    return f"truth_tau_lowest_{truth}", f"truth_tau_highest_{truth}"
-
-
-def list_range_columns(columns: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the columns of stability.csv that have the range of τ, by truth."""
-    prefix, _ = make_range_columns("")
-    truths = [name.removeprefix(prefix) for name in columns if name.startswith(prefix)]
-    return {truth: make_range_columns(truth) for truth in truths}
+def index_tau_ranges(ranges: pd.DataFrame) -> dict[tuple[str, str, str], tuple[float, float]]:
+    """Return lowest and highest τ by metric, variant and truth from the rows of stability_truth.csv of one subset."""
+    keys = zip(ranges["metric"], ranges["variant"], ranges["truth"], strict=True)
+    return dict(zip(keys, zip(ranges["tau_lowest"], ranges["tau_highest"], strict=True), strict=True))
 
 
 def _list_runs(sweep: Sweep) -> pd.DataFrame:
@@ -111,16 +106,18 @@ def _replace_group_by_settings(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame
 def _aggregate_metrics(sweep: Sweep) -> pd.DataFrame:
     rows = _concatenate(sweep, "metrics")
     keys = ["metric", "variant", "explainer"]
-    rungs = rows.drop_duplicates(keys).set_index(keys)["rung"]
+    rungs = rows.drop_duplicates(keys).set_index(keys)["quality_level"]
     means = aggregate_over_seeds(rows, ["group", *keys], "value", "value_se")
-    means.insert(4, "rung", rungs.loc[pd.MultiIndex.from_frame(means[keys])].to_numpy())
-    means["moves"] = _count_moves(rows, ["group", *keys])
+    means.insert(4, "quality_level", rungs.loc[pd.MultiIndex.from_frame(means[keys])].to_numpy())
+    means["not_identifiable"] = _count_moves(rows, ["group", *keys])
     return _replace_group_by_settings(sweep, means)
 
 
 def _count_moves(rows: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
     """Count the runs in which a reparametrisation of the model changes the value, by key; empty if none was tried."""
-    return rows.groupby(list(keys), sort=False)["moves"].sum(min_count=1).reset_index(drop=True).astype("Int64")
+    return (
+        rows.groupby(list(keys), sort=False)["not_identifiable"].sum(min_count=1).reset_index(drop=True).astype("Int64")
+    )
 
 
 def _aggregate_correlations(sweep: Sweep) -> pd.DataFrame:
@@ -131,14 +128,16 @@ def _aggregate_correlations(sweep: Sweep) -> pd.DataFrame:
         aggregate_over_seeds(part, keys, name, f"{name}_se").assign(coefficient=name)
         for name, part in (("tau", rows), ("rho", select_subset(rows)))
     )
-    tau["moves"], rho["moves"] = _count_moves(rows, keys), pd.array([pd.NA] * len(rho), "Int64")
+    tau["not_identifiable"], rho["not_identifiable"] = _count_moves(rows, keys), pd.array([pd.NA] * len(rho), "Int64")
     means = pd.concat([tau, rho], ignore_index=True)
     # the rows of a metric stand together
     by_metric = means.groupby(metric_keys, sort=False).ngroup()
     means = means.iloc[np.argsort(by_metric, kind="stable")].reset_index(drop=True)
     means.insert(len(keys), "coefficient", means.pop("coefficient"))
     means = _add_tests(sweep, _add_ranked_explainers(sweep, means))
-    return _replace_group_by_settings(sweep, means[[*means.columns.drop(["moves", "ranked"]), "moves", "ranked"]])
+    return _replace_group_by_settings(
+        sweep, means[[*means.columns.drop(["not_identifiable", "ranked"]), "not_identifiable", "ranked"]]
+    )
 
 
 def _add_ranked_explainers(sweep: Sweep, means: pd.DataFrame) -> pd.DataFrame:
@@ -197,30 +196,23 @@ def _compute_stability(sweep: Sweep) -> pd.DataFrame:
     if len(pairs.first):
         selected[ANY_SETTING] = np.ones(len(pairs.first), dtype=bool)
     rows = _concatenate(sweep, "metrics")
-    rows = rows[(rows["better"] != "none") & rows["rung"].isna()]
+    rows = rows[(rows["better"] != "none") & rows["quality_level"].isna()]
     controls = {str(name) for name in rows.loc[rows["control"] == 1, "explainer"]}
-    ranges = _compute_tau_ranges(sweep)
     lines = []
     for (metric, variant), of_metric in rows.groupby(["metric", "variant"], sort=False):
         values = of_metric.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
         by_subset = {ALL_EXPLAINERS: values, WITHOUT_CONTROLS: values.drop(columns=controls & set(values))}
         for subset, of_subset in by_subset.items():
             stability = RankingStability.compute(of_subset.to_numpy(float), of_metric["better"].iloc[0], pairs)
-            of_truths = ranges.get((metric, variant, subset), {})
             for key, is_selected in selected.items():
                 names = {"metric": metric, "variant": variant, "subset": subset, "key": key}
-                lines.append({**names, **stability.summarise(is_selected), **of_truths})
-    reported = dict.fromkeys(truth for run in sweep.runs for truth in run.record.settings.truth)
-    range_columns = [column for truth in reported for column in make_range_columns(truth)]
-    return pd.DataFrame(lines, columns=[*_STABILITY, *range_columns])
+                lines.append({**names, **stability.summarise(is_selected)})
+    return pd.DataFrame(lines, columns=_STABILITY)
 
 
-def _compute_tau_ranges(sweep: Sweep) -> Mapping[Any, Mapping[str, float]]:
-    """Return the lowest and highest τ over the runs with each leading truth, by metric, variant and subset."""
+def _compute_tau_ranges(sweep: Sweep) -> pd.DataFrame:
+    """Return the lowest and highest τ over the runs with each truth, by metric, variant and subset."""
     rows = collect_taus(sweep)
     rows = rows[rows["family"] == "explainers"]
-    ranges: dict[Any, dict[str, float]] = {}
-    for (metric, variant, subset, truth), tau in rows.groupby(["metric", "variant", "subset", "truth"])["tau"]:
-        lowest, highest = make_range_columns(str(truth))
-        ranges.setdefault((metric, variant, subset), {}).update({lowest: float(tau.min()), highest: float(tau.max())})
-    return ranges
+    keys = ["metric", "variant", "subset", "truth"]
+    return rows.groupby(keys, sort=False)["tau"].agg(tau_lowest="min", tau_highest="max").reset_index()

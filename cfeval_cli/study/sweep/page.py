@@ -50,7 +50,7 @@ def write_page(sweep: Sweep, frames: SweepFrames, conclusion: Conclusion, tables
 def _write_metric_title(taus: pd.DataFrame, pair: Pair, record: RunRecord, separator: str = " ") -> str:
     """Write a metric's name and details, with a mark if its τ depends on the parametrisation in some run."""
     lines = taus[(taus["metric"] == pair[0]) & (taus["variant"] == pair[1])]
-    title = mark_not_identifiable(make_metric_title(*pair, record), bool((lines["moves"] == 1).any()))
+    title = mark_not_identifiable(make_metric_title(*pair, record), bool((lines["not_identifiable"] == 1).any()))
     if not title.details:
         return escape_controls(title.text)
     details = replace(title, name="").text.strip()
@@ -59,7 +59,7 @@ def _write_metric_title(taus: pd.DataFrame, pair: Pair, record: RunRecord, separ
 
 def _explain_marks(taus: pd.DataFrame) -> str:
     """Explain the mark of τ that is not identifiable, if there is one."""
-    return f" {NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}." * bool((taus["moves"] == 1).any())
+    return f" {NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}." * bool((taus["not_identifiable"] == 1).any())
 
 
 def _render(

@@ -21,10 +21,21 @@ _RECORD = (
     "status", "settings", "explainers", "metrics", "removals", "search", "setup", "data", "accuracy", "instances",
 )  # fmt: skip
 _SETTINGS = ("seed", "k", "truth", "agreement", "incomplete")
-_METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "n", "better", "moves"]
+_METRICS = [
+    "metric",
+    "variant",
+    "explainer",
+    "quality_level",
+    "control",
+    "value",
+    "value_se",
+    "n",
+    "better",
+    "not_identifiable",
+]
 _CORRELATIONS = [
     "metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_se", "rho", "rho_se",
-    "moves",
+    "not_identifiable",
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 DEFAULT = "default"  # the value of a setting that other runs override
 SETTING_PREFIX = "setting."  # of columns with settings, since truth is a setting and a column
 _IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|training|strict|redo|cache|executor|hydra)([./@].*)?")
-_TAU_COLUMNS = ["metric", "variant", "family", "truth", "subset", "explainers", "tau", "moves"]
+_TAU_COLUMNS = ["metric", "variant", "family", "truth", "subset", "explainers", "tau", "not_identifiable"]
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class RankedExplainers:
 
 def find_ranked_explainers(run: SweepRun, truth: str, *, controls: bool) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the explainers that each metric and variant ranks, of those that the truth ranks too."""
-    rows = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
+    rows = run.metrics[run.metrics["quality_level"].isna() & run.metrics["value"].notna()]
     rows = rows if controls else rows[rows["control"] != 1]
     names: dict[tuple[str, str], set[str]] = {}
     for metric, variant, explainer in zip(rows["metric"], rows["variant"], rows["explainer"], strict=True):

@@ -75,9 +75,9 @@ def conclude_over_seeds(correlations: pd.DataFrame, record: RunRecord) -> Conclu
     ]
     if best["p_holm"] >= SIGNIFICANCE_LEVEL and best["mean"] > 0:
         points.append(f"Required sample size: about {int(best['needed']):,} seeds with this mean and spread.")
-    moving = tied_first[tied_first["moves"].fillna(0) > 0]
+    moving = tied_first[tied_first["not_identifiable"].fillna(0) > 0]
     if len(moving):
-        count = int(moving["moves"].max())
+        count = int(moving["not_identifiable"].max())
         points.append(f"{_join_titles(moving, record)} {NOT_IDENTIFIABLE_NOTE}, in {count} of {n_seeds} seeds.")
     lower = rows[rows["p_behind"] < SIGNIFICANCE_LEVEL]
     tied = rows[rows["p_behind"] >= SIGNIFICANCE_LEVEL]

@@ -27,7 +27,7 @@ from cfeval_cli.report.titles import (
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking_stability import ANY_SETTING
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, SUBSETS, WITHOUT_CONTROLS, select_subset
-from cfeval_cli.study.sweep.frames import SweepFrames, list_range_columns
+from cfeval_cli.study.sweep.frames import SweepFrames, index_tau_ranges
 from cfeval_cli.study.sweep.runs import (
     RankedExplainers,
     Sweep,
@@ -62,20 +62,25 @@ def build_tables(sweep: Sweep, frames: SweepFrames) -> list[Table]:
         ]
         built[-1] = built[-1].add_notes(*notes)
     all_explainers, without_controls = (select_subset(frames.stability, subset) for subset in SUBSETS)
+    ranges, ranges_without = (select_subset(frames.stability_truth, subset) for subset in SUBSETS)
     if all_explainers["pairs"].sum():
-        built.append(_build_stability(all_explainers, sweep, ALL_EXPLAINERS))
-        if _differ(all_explainers, without_controls) and without_controls["pairs"].sum():
-            built.append(_build_stability(without_controls, sweep, WITHOUT_CONTROLS))
+        built.append(_build_stability(all_explainers, ranges, sweep, ALL_EXPLAINERS))
+        is_different = _differ(all_explainers, without_controls) or _differ(ranges, ranges_without)
+        if is_different and without_controls["pairs"].sum():
+            built.append(_build_stability(without_controls, ranges_without, sweep, WITHOUT_CONTROLS))
     return [*built, _build_run_list(frames.sweep, sweep)]
 
 
 def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, detail: bool) -> Table:
     first, n_seeds, record = runs[0].record, len(runs), merge_records(runs)
-    metrics = metrics[metrics["rung"].isna()]
+    metrics = metrics[metrics["quality_level"].isna()]
     low_coverage = find_low_coverage(metrics.rename(columns={"mean": "value"}), first)
     truths, explainers = list_leading_truths(first), set(metrics["explainer"])
     titles = {name: title for name, title in make_explainer_titles(record, low_coverage).items() if name in explainers}
-    lines, moving = _index_lines(metrics, "explainer"), set(_list_pairs(metrics[metrics["moves"].fillna(0) > 0]))
+    lines, moving = (
+        _index_lines(metrics, "explainer"),
+        set(_list_pairs(metrics[metrics["not_identifiable"].fillna(0) > 0])),
+    )
     cells = {}
     for pair in _select_pairs(metrics, record, {first.settings.agreement}):
         form = TENTH_PERCENT if record.metrics[pair[0]].better == "none" else NumberFormat(decimals=4)
@@ -123,14 +128,14 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
         columns += [Title("between"), Title("within")] * is_leading
     lines = _index_lines(rows, "truth")
     best = {truth: _find_best(part) for truth, part in rows.groupby("truth")}
-    empty: dict[str, Any] = {"seeds": 0, "moves": 0, "ranked": RankedExplainers()}
+    empty: dict[str, Any] = {"seeds": 0, "not_identifiable": 0, "ranked": RankedExplainers()}
     empty |= dict.fromkeys(("mean", "between", "within"), math.nan)
     cells: dict[Pair, list[Cell]] = {}
     for pair in _list_pairs(rows):
         row = cells.setdefault(pair, [])
         for truth in truths:
             line = lines.get((*pair, truth), empty)
-            marks = NOT_IDENTIFIABLE_MARK * bool(not pd.isna(line["moves"]) and line["moves"])
+            marks = NOT_IDENTIFIABLE_MARK * bool(not pd.isna(line["not_identifiable"]) and line["not_identifiable"])
             is_best = bool(line["seeds"]) and (line["mean"], line["ranked"]) == best[truth]
             row.append(replace(_build_mean_cell(line, n_seeds, NumberFormat(decimals=3)), marks=marks, bold=is_best))
             if truth in settings.truth:
@@ -143,7 +148,7 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
         f"deviation, due to splits, models, explainers and searches. {_explain_missing(rows, n_seeds)}",
         _describe_runs(runs),
         *write_counts_notes(runs),
-        *_explain_moves("τ", bool((rows["moves"].fillna(0) > 0).any())),
+        *_explain_moves("τ", bool((rows["not_identifiable"].fillna(0) > 0).any())),
     ]
     title = f"Agreement with the ground truth over {n_seeds} seeds{heading}"
     return build_metric_table(title, columns, cells, notes, record, in_blocks=False, detail=detail)
@@ -159,17 +164,18 @@ def _find_best(lines: pd.DataFrame) -> tuple[float, RankedExplainers]:
 
 
 def _differ(first: pd.DataFrame, second: pd.DataFrame) -> bool:
-    """Return whether two subsets of stability.csv have different values."""
+    """Return whether two subsets of a table have different values."""
     first, second = (part.drop(columns="subset").reset_index(drop=True) for part in (first, second))
     return not first.equals(second)
 
 
-def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Table:
-    record, ranges = merge_records(sweep.runs), list_range_columns(stability.columns.astype(str))
+def _build_stability(stability: pd.DataFrame, ranges: pd.DataFrame, sweep: Sweep, subset: str) -> Table:
+    record, truths = merge_records(sweep.runs), list(ranges["truth"].unique())
+    ends = index_tau_ranges(ranges)
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
         keys.remove(ANY_SETTING)  # the same as the only setting that varies
-    columns = [*map(Title, keys), *(Title(f"τ with {truth}", term="τ") for truth in ranges)]
+    columns = [*map(Title, keys), *(Title(f"τ with {truth}", term="τ") for truth in truths)]
     lines, moving = _index_lines(stability, "key"), _find_moving(sweep, subset)
     cells: dict[Pair, list[Cell]] = {}
     leading = {run.record.settings.agreement for run in sweep.runs}
@@ -182,8 +188,8 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
             line = lines[*pair, key]
             has_pairs = bool(line["pairs"])
             row.append(Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form) if has_pairs else Cell())
-        for truth, ends in ranges.items():
-            low, high = (lines[*pair, ANY_SETTING][end] for end in ends)
+        for truth in truths:
+            low, high = ends.get((*pair, truth), (math.nan, math.nan))
             marks = NOT_IDENTIFIABLE_MARK * ((*pair, truth) in moving)
             row.append(Cell(low=low, high=high, is_range=True, marks=marks, form=form))
     largest = n_compared.groupby(stability["key"]).max()
@@ -213,7 +219,7 @@ def _build_stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Tabl
 def _find_moving(sweep: Sweep, subset: str) -> set[tuple[str, str, str]]:
     """Return metric, variant and truth of each τ that a reparametrisation of the model changes in some run."""
     rows = select_subset(collect_taus(sweep), subset)
-    return {*rows.loc[rows["moves"] == 1, ["metric", "variant", "truth"]].itertuples(index=False, name=None)}
+    return {*rows.loc[rows["not_identifiable"] == 1, ["metric", "variant", "truth"]].itertuples(index=False, name=None)}
 
 
 def _explain_moves(quantity: str, has_moving: bool) -> list[str]:

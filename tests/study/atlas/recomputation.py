@@ -55,12 +55,12 @@ def recompute_run(folder):
         folder / "metrics.csv",
         dtype=dict.fromkeys(TEXT_COLUMNS, str),
         keep_default_na=False,
-        na_values={"value": [""], "rung": [""]},
+        na_values={"value": [""], "quality_level": [""]},
     )
     values, controls, circular = defaultdict(dict), {}, defaultdict(dict)
     better, role = {}, {}
     for line in metrics.to_dict("records"):
-        if math.isnan(line["rung"]):
+        if math.isnan(line["quality_level"]):
             pair = line["metric"], line["variant"]
             controls[line["explainer"]] = bool(line["control"])
             better[pair], role[pair] = line["better"], line["role"]

@@ -81,10 +81,21 @@ def write_runs(
                 # the subset that must not be compared with the paper
                 correlations.append((*line, "without_controls", 4, -9, 9, -9, 9, None))
                 correlations.append((*line, "all", 6, both[0], 0.1, both[1], 0.1, None))
-        columns = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "n", "better", "moves"]
+        columns = [
+            "metric",
+            "variant",
+            "explainer",
+            "quality_level",
+            "control",
+            "value",
+            "value_se",
+            "n",
+            "better",
+            "not_identifiable",
+        ]
         pd.DataFrame(metrics, columns=columns).drop_duplicates(columns[:3]).to_csv(path / "metrics.csv", index=False)
         columns = ["metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_se", "rho"]
-        columns += ["rho_se", "moves"]
+        columns += ["rho_se", "not_identifiable"]
         pd.DataFrame(correlations, columns=columns).drop_duplicates(["metric", "variant", "subset"]).to_csv(
             path / "correlations.csv", index=False
         )

@@ -131,7 +131,7 @@ def test_choices_are_listed_by_question_with_and_without_circular_explainers():
     )  # fmt: skip
     lines = []
     for name, true, drop in (("a", 0.9, 0.1), ("b", 0.5, 0.2), ("shap", 1.0, 0.3), ("random", 0.2, 0.0)):
-        facts = {"explainer": name, "rung": np.nan, "control": name == "random"}
+        facts = {"explainer": name, "quality_level": np.nan, "control": name == "random"}
         lines.append(facts | {"metric": "recall", "variant": "shapley", "value": true, "better": "higher",
                               "role": "truth", "circular": name == "shap"})  # fmt: skip
         lines.append(facts | {"metric": "sufficiency", "variant": "del", "value": drop, "better": "lower",
@@ -150,7 +150,8 @@ def test_truth_for_either_question_is_used_unless_question_has_its_own():
         model={"name": "Estimator, blind"}, truths={"used": {"question": "either"}},
     )  # fmt: skip
     lines = [
-        {"explainer": name, "rung": np.nan, "control": False, "circular": False, "metric": metric, "variant": variant,
+        {"explainer": name, "quality_level": np.nan, "control": False, "circular": False, "metric": metric,
+        "variant": variant,
          "value": value, "better": "higher", "role": role}
         for name, value in (("a", 0.9), ("b", 0.5))
         for metric, variant, role in (("recall", "used", "truth"), ("recall", "contrast", "truth"), ("c", "", "judged"))

@@ -51,7 +51,7 @@ def test_settings_are_summarised_by_ranking_stability_and_range_of_tau(tmp_path)
     for i in range(3):
         write_run(tmp_path / str(i), 0, [f"k={i + 1}"], values[i], taus[i], k=i + 1)
     results = gather([tmp_path], tmp_path / "into")
-    names = ("sweep", "seeds_metrics", "seeds_correlations", "stability")
+    names = ("sweep", "seeds_metrics", "seeds_correlations", "stability", "stability_truth")
     frames = SweepFrames(*(pd.read_csv(tmp_path / "into" / f"{name}.csv") for name in names))
     assert render_narrow(build_brief(results.sweep, frames), 80) == render_narrow(results.brief, 80)
     row = next(row for row in results.brief.rows if row.title.text == "C (disc., label) ↑")

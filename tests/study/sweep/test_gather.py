@@ -25,8 +25,16 @@ from cfeval_cli.statistics.metrics_over_seeds import compare_metrics_over_seeds
 from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import reseal, seal
 
-FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
-HEADING = "metric,variant,explainer,rung,control,value,value_se,n,better,moves"
+FILES = [
+    "seeds_correlations.csv",
+    "seeds_metrics.csv",
+    "stability.csv",
+    "stability_truth.csv",
+    "sweep.csv",
+    "tables.md",
+    "tables.tex",
+]
+HEADING = "metric,variant,explainer,quality_level,control,value,value_se,n,better,not_identifiable"
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
 KINDS = {
     "c": {"role": "judged", "block": "counterfactual", "details": ["{search}", "{variant}"]},
@@ -74,13 +82,16 @@ def write_run(
         [
             {
                 "metric": metric, "variant": "label" if metric != "recall" else "signed", "explainer": name,
-                "rung": 0.5 if name in rungs else np.nan, "value": value, "value_se": error, "rank": 1, "n": 20,
-                "better": METRICS[metric], "note": "", "control": name in controls, "moves": moves((metric, name)),
+                "quality_level": 0.5 if name in rungs else np.nan, "value": value, "value_se": error, "rank": 1,
+                "n": 20,
+                "better": METRICS[metric], "note": "", "control": name in controls,
+                "not_identifiable": moves((metric, name)),
             }
             for (metric, name), (value, error) in values.items()
         ],
-        columns=["metric", "variant", "explainer", "rung", "control", "value", "value_se", "rank", "n", "better",
-                 "moves", "note"],
+        columns=["metric", "variant", "explainer", "quality_level", "control", "value", "value_se", "rank", "n",
+                 "better",
+                 "not_identifiable", "note"],
     ).to_csv(folder / "metrics.csv", index=False)  # fmt: skip
     pd.DataFrame(
         [
@@ -91,13 +102,13 @@ def write_run(
             for (metric, truth), (tau, error, rho) in taus.items()
             for figures in (
                 {"subset": "all", "explainers": 4, "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
-                 "moves": moves((metric, truth))},
+                 "not_identifiable": moves((metric, truth))},
                 {"subset": "without_controls", "explainers": 3, "tau": tau / 2, "tau_se": error / 4,
-                 "moves": moves((metric, truth, "less"))},
+                 "not_identifiable": moves((metric, truth, "less"))},
             )
         ],
         columns=["metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_se", "rho",
-                 "rho_se", "moves"],
+                 "rho_se", "not_identifiable"],
     ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
     if draws is not None:
         draws.to_parquet(folder / "tau_resamples.parquet", index=False)
@@ -194,11 +205,11 @@ def test_values_changed_by_reparametrisation_are_counted_and_marked(tmp_path, mo
                   moves=lambda key, some=some: key in some)  # fmt: skip
     write_run(tmp_path / "2", 2, ["seed=2"], values, taus, controls=["a"])  # which did not try
     gather([tmp_path], tmp_path, page=True)
-    told = pd.read_csv(tmp_path / "seeds_metrics.csv").set_index(["metric", "explainer"])["moves"]
+    told = pd.read_csv(tmp_path / "seeds_metrics.csv").set_index(["metric", "explainer"])["not_identifiable"]
     assert told.to_dict() == {key: float(key == ("c", "a")) for key in values}
     told = pd.read_csv(tmp_path / "seeds_correlations.csv")
-    assert told.loc[told["coefficient"] == "rho", "moves"].isna().all()
-    told = told[told["coefficient"] == "tau"].set_index(["metric", "subset"])["moves"]
+    assert told.loc[told["coefficient"] == "rho", "not_identifiable"].isna().all()
+    told = told[told["coefficient"] == "tau"].set_index(["metric", "subset"])["not_identifiable"]
     counts = {("c", "all"): 2, ("c", "without_controls"): 0, ("proximity", "all"): 0,
               ("proximity", "without_controls"): 1}  # fmt: skip
     assert told.to_dict() == counts
@@ -216,7 +227,7 @@ def test_values_changed_by_reparametrisation_are_counted_and_marked(tmp_path, mo
         write_run(none / str(seed), seed, [f"seed={seed}"], values, taus)
     gather([none], none)
     assert "§" not in (none / "tables.md").read_text()
-    assert pd.read_csv(none / "seeds_metrics.csv")["moves"].isna().all()
+    assert pd.read_csv(none / "seeds_metrics.csv")["not_identifiable"].isna().all()
 
 
 def tau_by_hand(one, other):
@@ -251,11 +262,11 @@ def test_means_over_seeds_and_stability_of_rankings(tmp_path_factory, number, si
     runs = []
     options = (range(sizes[0]), ["default", "x", "y"][: sizes[1]], ["signed", "absolute"][: sizes[2]])
     for i, (seed, distance, truth) in enumerate(itertools.product(*options)):
-        values = draw_values(rng, ("a", "b", "c", "rung")[: rng.integers(3, 5)], missing=0.2, coarse=coarse)
+        values = draw_values(rng, ("a", "b", "c", "graded")[: rng.integers(3, 5)], missing=0.2, coarse=coarse)
         taus = draw_taus(rng, missing=0.3)
         overrides = [f"seed={seed}", f"n_jobs={i}", "cache=off", f"cache.max_mb={i}", f"truth=[{truth}]"]
         overrides += [f"distance={distance}"] * (distance != "default")
-        write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], truth=[truth], controls=["b"])
+        write_run(folder / str(i), seed, overrides, values, taus, rungs=["graded"], truth=[truth], controls=["b"])
         runs.append(({"seed": seed, "distance": distance, "truth": truth}, values, taus))
     gather([folder], folder)
     check_means(folder, runs)
@@ -296,6 +307,7 @@ def check_means(folder, runs):
 def check_stability(folder, runs):
     """How alike every two runs rank."""
     found = pd.read_csv(folder / "stability.csv")
+    ranges = pd.read_csv(folder / "stability_truth.csv").set_index(["metric", "variant", "subset", "truth"])
     varied = [key for key in ("distance", "truth", "seed") if len({run[0][key] for run in runs}) > 1]
     assert list(dict.fromkeys(found["key"])) == [*varied, "all"]
     assert set(found["metric"]) == set(METRICS) - {"coverage"}
@@ -308,7 +320,7 @@ def check_stability(folder, runs):
             if key != "all" and sum(one[name] != other[name] for name in one) > 1:
                 continue
             a, b = (
-                {name: v for (m, name), (v, _) in side.items() if m == metric and name not in ("rung", *gone)}
+                {name: v for (m, name), (v, _) in side.items() if m == metric and name not in ("graded", *gone)}
                 for side in (ours, theirs)
             )
             tau = tau_by_hand(a, b)
@@ -327,8 +339,9 @@ def check_stability(folder, runs):
         for truth in {chosen["truth"] for chosen, _, _ in runs}:
             lead = [told for chosen, _, told in runs if chosen["truth"] == truth and (metric, truth) in told]
             truths = [told[metric, truth][0] for told in lead if not math.isnan(told[metric, truth][0])]
-            same(line[f"truth_tau_lowest_{truth}"], share * min(truths, default=math.nan))
-            same(line[f"truth_tau_highest_{truth}"], share * max(truths, default=math.nan))
+            row = ranges.loc[(metric, "label", line["subset"], truth)] if truths else {}
+            same(row.get("tau_lowest", math.nan), share * min(truths, default=math.nan))
+            same(row.get("tau_highest", math.nan), share * max(truths, default=math.nan))
 
 
 def test_rankings_that_tie_all_explainers_are_compared_with_other_rankings_only(tmp_path):
@@ -405,13 +418,13 @@ def test_components_in_run_folder_are_not_instantiated(tmp_path, monkeypatch):
         ("run.json", "[]", "run.json is not the record of a run"),
         ("run.json", "[" * 100_000, "run.json is damaged"),
         ("run.json", '{"status": "complete", "schema": 1}', "written by another version of cfeval"),
-        ("run.json", '{"status": "complete", "schema": 7}', "no list of files"),
-        ("run.json", '{"status": "complete", "schema": 7, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
-        ("run.json", '{"status": "complete", "schema": 7, "files": {}}', "run.json has no overrides"),
-        ("run.json", '{"status": "complete", "schema": 7, "files": {}, "overrides": [[]]}', "overrides.0 must be"),
+        ("run.json", '{"status": "complete", "schema": 8}', "no list of files"),
+        ("run.json", '{"status": "complete", "schema": 8, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
+        ("run.json", '{"status": "complete", "schema": 8, "files": {}}', "run.json has no overrides"),
+        ("run.json", '{"status": "complete", "schema": 8, "files": {}, "overrides": [[]]}', "overrides.0 must be"),
         (
             "run.json",
-            '{"status": "complete", "schema": 7, "files": {}, "overrides": []}',
+            '{"status": "complete", "schema": 8, "files": {}, "overrides": []}',
             "has no entry settings, expl",
         ),
         ("metrics.csv", None, "metrics.csv is missing, or a link"),

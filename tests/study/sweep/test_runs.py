@@ -45,7 +45,7 @@ def test_only_reports_below_the_sweep_are_linked(tmp_path):
 
 def test_runs_without_correlations_are_inconclusive():
     record = make_record(settings={"truth": ["signed"], "agreement": "recall"})
-    columns = ["metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "moves"]
+    columns = ["metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "not_identifiable"]
     sweep = Sweep([SweepRun("0", record, {}, correlations=pd.DataFrame(columns=columns))], [])
     assert collect_taus(sweep).empty
     assert write_conclusion(sweep, pd.DataFrame()).headline.startswith("Inconclusive")

@@ -22,7 +22,8 @@ def make_correlations(**changes):
     columns = {
         "metric": [*NAMES], "variant": "all", "seeds": 5, "mean": [0.6, 0.4, -0.1], "low": [0.2, 0.0, -0.5],
         "high": [0.9, 0.8, 0.3], "p": [0.01, 0.2, 0.9], "p_holm": [0.03, 0.4, 0.9], "needed": [5, 40, 900],
-        "behind": [0.0, 0.2, 0.7], "p_behind": [float("nan"), 0.3, 0.02], "moves": pd.array([0, None, 5], "Int64"),
+        "behind": [0.0, 0.2, 0.7], "p_behind": [float("nan"), 0.3, 0.02], "not_identifiable": pd.array([0, None, 5],
+        "Int64"),
         "ranked": parse_ranking("lime omission shap"),
     }  # fmt: skip
     return pd.DataFrame(columns | changes)
@@ -50,7 +51,7 @@ def test_required_sample_size_is_stated_if_nothing_is_significant():
 
 
 def test_dependence_on_parametrisation_is_stated():
-    conclusion = conclude_over_seeds(make_correlations(moves=pd.array([2, 0, 0], "Int64")), RECORD)
+    conclusion = conclude_over_seeds(make_correlations(not_identifiable=pd.array([2, 0, 0], "Int64")), RECORD)
     assert conclusion.points[1] == f"A {NOT_IDENTIFIABLE_NOTE}, in 2 of 5 seeds."
 
 

@@ -1,4 +1,4 @@
-"""Graded control explainers: each returns the ground truth more often than the next."""
+"""Graded control explainers: each returns the ranking of the ground truth more often than the next."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import numpy as np
 from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, ModelClient, ModelSpec, Truth
 from cfeval_cli.errors import check_float, check_int
 
-MAX_RUNGS = 1001  # names of more quality levels would need more than four digits
+MAX_QUALITY_LEVELS = 1001  # names of more quality levels would need more than four digits
+_STREAM_NAMES = {"graded": "ladder"}  # keys of random streams are frozen: the former name of this explainer
 
 
 @dataclass(frozen=True)
-class Rung(Explainer):
-    """Ranking of the ground truth of an instance with probability `rung`, else a random one."""
+class GradedControl(Explainer):
+    """Ranking of the ground truth of an instance with probability `quality_level`, else a random one."""
 
     truth: Truth
     quality_level: float = 1.0
     truth_name: str = ""
+    samples_of: str | None = None
 
     access = Access.WHITE_BOX
     display_order = 70
@@ -55,25 +57,29 @@ class Rung(Explainer):
 
 
 @dataclass(frozen=True)
-class Ladder(Explainer):
-    """A number of quality levels, from the ground truth itself to a random ranking."""
+class GradedControls(Explainer):
+    """Controls of a number of quality levels, from the ground truth itself to a random ranking."""
 
     truth: Truth
-    rungs: int = 11
+    quality_levels: int = 11
     truth_name: str = ""
 
     access = Access.WHITE_BOX
 
     def __post_init__(self) -> None:
-        check_int("rungs", self.rungs, 2)
-        if self.rungs > MAX_RUNGS:
-            raise ValueError(f"rungs must be at most {MAX_RUNGS}, not {self.rungs}")
+        check_int("quality_levels", self.quality_levels, 2)
+        if self.quality_levels > MAX_QUALITY_LEVELS:
+            raise ValueError(f"quality_levels must be at most {MAX_QUALITY_LEVELS}, not {self.quality_levels}")
 
     def expand(self, key: str) -> dict[str, Explainer]:
         """Return an explainer for each quality level; names end with the level."""
-        shares = np.linspace(1.0, 0.0, self.rungs).round(4).tolist()
-        return {f"{key}_{share:.4g}": Rung(self.truth, share, self.truth_name or self.truth.name) for share in shares}
+        levels = np.linspace(1.0, 0.0, self.quality_levels).round(4).tolist()
+        truth_name, stream_name = self.truth_name or self.truth.name, _STREAM_NAMES.get(key, key)
+        return {
+            f"{key}_{level:.4g}": GradedControl(self.truth, level, truth_name, f"{stream_name}_{level:.4g}")
+            for level in levels
+        }
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Raise an error: only the members explain."""
-        raise TypeError("a ladder has no explanations. Use the explainers of expand()")
+        raise TypeError("graded controls have no explanations in common. Use the explainers of expand()")
