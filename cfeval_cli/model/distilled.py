@@ -1,4 +1,4 @@
-"""A judge that learns another model's predictions instead of the labels."""
+"""A model that is trained on the predictions of another model instead of the labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cfeval_cli.core import (
 
 @dataclass(frozen=True)
 class Distilled(DistilledModel, DeclaresOutputType, SupportsFeatureSubset, Restorable):
-    """Who learns, and from whom; a run trains the teacher first, and tells how often the two agree."""
+    """The settings of the student and of its teacher, which a run trains first."""
 
     student: Trainable
     teacher: Trainable
@@ -34,19 +34,19 @@ class Distilled(DistilledModel, DeclaresOutputType, SupportsFeatureSubset, Resto
 
     @property
     def blind(self) -> Sequence[str] | float:
-        """What the student does not see; the teacher may."""
+        """The features that the student does not read; the teacher may read them."""
         return self.student.blind if isinstance(self.student, SupportsFeatureSubset) else ()
 
     def output_type(self, dataset: Dataset) -> type:
-        """It is what the student is."""
+        """Return the class of the trained student."""
         return ModelSpec.from_settings(dataset, self.student).kind
 
     def fit(self, dataset: Dataset, seed: int) -> Model:
-        """Train the student on data whose labels are the teacher's."""
+        """Train the student; the labels of the data are the predictions of the teacher."""
         return self.student.fit(dataset, seed)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Model:
-        """The student that was trained before; ValueError if the arrays are not one's."""
+        """Return the trained student."""
         if not isinstance(self.student, Restorable):
-            raise ValueError("the student cannot be made from arrays")
+            raise ValueError(f"{type(self.student).__name__} does not derive from Restorable")
         return self.student.restore(arrays)

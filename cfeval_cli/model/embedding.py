@@ -1,14 +1,28 @@
-"""Embeddings of the values of features, and their training."""
+"""What the models on embeddings share: settings, lookup, initial embeddings and training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Codes, Dataset, Floats, Ints, Split
+from cfeval_cli.core import (
+    ABSENT,
+    Codes,
+    Dataset,
+    Floats,
+    Ints,
+    Restorable,
+    Split,
+    SupportsBatchedEmbedding,
+    SupportsFeatureSubset,
+)
 from cfeval_cli.errors import check_float, check_int
+from cfeval_cli.model.blind import Blind, check_blind
+from cfeval_cli.seeding import make_stream
 
 if TYPE_CHECKING:
     import torch
@@ -16,6 +30,70 @@ if TYPE_CHECKING:
 KINDS = ("tabular", "text")
 
 BinsByFeature = Mapping[int, Codes]  # for each feature that is a number, the bin of each code
+
+
+Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]  # of rows of the common table and their labels
+
+
+@dataclass(frozen=True)
+class EmbeddingModelSettings(SupportsFeatureSubset, Restorable):
+    """Settings of models on embeddings; those that differ between tables and texts have a value for each kind."""
+
+    learning_rate: Mapping[str, float]
+    batch_size: Mapping[str, int]
+    dim: int = 4  # of embeddings without pretrained values
+    bins: int = 4  # of numbers, with equally many training rows; all values of a bin have the same embedding
+    fine_tune: bool = True  # whether pretrained embeddings are trained further
+    max_epochs: int = 100
+    patience: int = 5
+    blind: Blind = ()  # features that the model does not read: names, or the share that is drawn
+
+    def __post_init__(self) -> None:
+        check_blind(self.blind)
+        for name in ("dim", "bins", "max_epochs", "patience"):
+            check_int(name, getattr(self, name), 1)
+        check_settings_by_kind(self.learning_rate, self.batch_size)
+
+    def trains_embeddings(self, dataset: Dataset) -> bool:
+        """Return whether the embeddings are trained, or stay as they were pretrained."""
+        return dataset.pretrained is None or self.fine_tune
+
+
+class EmbeddingTables(SupportsBatchedEmbedding):
+    """A model with a table of embeddings for each feature; features of a text share one table."""
+
+    tables: tuple[Floats, ...]  # for each feature, the embeddings (V, d) of its values
+
+    def embed_values(self, feature: int, codes: Codes) -> Floats:
+        """Return the embeddings (n, d) of values of one feature, zero where absent."""
+        return np.where((codes == ABSENT)[:, None], 0.0, self.tables[feature][codes])
+
+    def embed_features(self, features: Ints, codes: Codes) -> Floats:
+        """Return the embeddings (n, d) of values (n,), each of its own feature (n,), zero where absent."""
+        table, starts = self._common_table
+        zero_row = len(table) - 1
+        return np.asarray(table.take(np.where(codes == ABSENT, zero_row, starts.take(features) + codes), axis=0))
+
+    @cached_property
+    def _common_table(self) -> tuple[Floats, Ints]:
+        """The embeddings of all features in one array, whose last row is zero, and the first row of each feature."""
+        shared = {id(table): table for table in self.tables}
+        ends = dict(zip(shared, np.cumsum([len(table) for table in shared.values()]).tolist(), strict=True))
+        starts = np.array([ends[id(table)] - len(table) for table in self.tables])
+        return np.concatenate([*shared.values(), np.zeros((1, self.tables[0].shape[1]))]), starts
+
+    def tables_to_arrays(self) -> dict[str, Floats | Ints]:
+        """Return the tables as arrays; a table that features share is stored once."""
+        table, starts = self._common_table
+        return {"embeddings": table[:-1], "starts": starts, "sizes": np.array([len(table) for table in self.tables])}
+
+
+def restore_tables(embeddings: Floats, starts: Ints, sizes: Ints) -> tuple[Floats, ...]:
+    """Return the tables from the arrays of `tables_to_arrays`; features with the same span share one table."""
+    spans = list(zip(starts.tolist(), sizes.tolist(), strict=True))
+    # Copies are aligned like trained tables, so that sums have the same bits.
+    tables = {(start, size): embeddings[start : start + size].copy() for start, size in spans}
+    return tuple(tables[span] for span in spans)
 
 
 def check_settings_by_kind(learning_rate: Mapping[str, float], batch_size: Mapping[str, int]) -> None:
@@ -106,3 +184,45 @@ def make_adam_step(parameters: list[torch.Tensor], learning_rate: float) -> Call
             )  # fmt: skip
 
     return step
+
+
+def train(
+    settings: EmbeddingModelSettings,
+    dataset: Dataset,
+    loss: Loss,
+    parameters: list[torch.Tensor],
+    state: list[torch.Tensor],
+    table_rows: tuple[Ints, BinsByFeature],
+    generator: torch.Generator,
+) -> list[torch.Tensor]:
+    """Train by Adam until the validation loss has not decreased for `patience` epochs; return the best state."""
+    import torch
+
+    step = make_adam_step(parameters, settings.learning_rate[dataset.kind])
+    rows, labels = make_tensors(dataset.train, *table_rows)
+    validation = make_tensors(dataset.validation, *table_rows)
+    best_state = [tensor.detach().clone() for tensor in state]
+    lowest, n_epochs_since = float("inf"), 0
+    for _ in range(settings.max_epochs):
+        for batch in torch.split(torch.randperm(len(rows), generator=generator), settings.batch_size[dataset.kind]):
+            step(torch.autograd.grad(loss(rows[batch], labels[batch]), parameters))
+        with torch.no_grad():
+            validation_loss = float(loss(*validation))
+        if validation_loss < lowest:
+            lowest, n_epochs_since, best_state = validation_loss, 0, [tensor.detach().clone() for tensor in state]
+        else:
+            n_epochs_since += 1
+            if n_epochs_since == settings.patience:
+                break
+    return best_state
+
+
+def extend_tables(tables: Sequence[Floats], dataset: Dataset, reads: Ints, seed: int) -> tuple[Floats, ...]:
+    """Return the tables of all features; features that the model does not read have random embeddings."""
+    if len(reads) == dataset.n_features:
+        return tuple(tables)
+    rng, dim = make_stream(seed, "model.blind.embeddings"), tables[0].shape[1]
+    extended = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
+    for position, j in enumerate(reads.tolist()):
+        extended[j] = tables[position]
+    return tuple(extended)

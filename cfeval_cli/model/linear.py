@@ -25,26 +25,24 @@ from cfeval_cli.core import (
     Ints,
     ParameterChange,
     Reparametrisable,
-    SupportsBatchedEmbedding,
     SupportsEdits,
 )
 from cfeval_cli.model import reparametrisation
+from cfeval_cli.model.embedding import EmbeddingTables, restore_tables
 from cfeval_cli.model.reparametrisation import Group
 
 if TYPE_CHECKING:
     import torch
 
 
-_FEW = 50_000  # codes that are gathered at once; more are gathered column by column
-_MOST = 1 << 30  # effects of values
-_ARRAYS = {"bias": 0, "weights": 2, "embeddings": 2, "starts": 1, "sizes": 1, "means": 2}  # with their dimensions
+_MAX_GATHERED_CODES = 50_000  # codes that are looked up at once; more are looked up column by column
 
 
 @dataclass(frozen=True)
 class LinearModel(
     SupportsEdits,
     HasAnalyticGradient,
-    SupportsBatchedEmbedding,
+    EmbeddingTables,
     HasLogits,
     Reparametrisable,
     HasAdditiveEffects,
@@ -60,7 +58,7 @@ class LinearModel(
 
     @cached_property
     def _effects(self) -> Floats:
-        """c_j(v) = w_j · e_j(v) as (M, V + 1); the last column is zero, which is where ABSENT = -1 points."""
+        """The effects w_j · e_j(v) as (M, V + 1); the last column, which ABSENT = -1 indexes, is zero."""
         widest = max(len(table) for table in self.tables)
         effects = np.zeros((len(self.tables), widest + 1))
         for j, table in enumerate(self.tables):
@@ -69,26 +67,28 @@ class LinearModel(
 
     @cached_property
     def _starts(self) -> Ints:
-        """Where each feature's effects begin in the flat table (M, 1); before each lies a zero, for ABSENT = -1."""
+        """The start (M, 1) of each feature's effects in the flat table; the entry before it is zero, for ABSENT."""
         return np.asarray(np.arange(len(self.tables)) * self._effects.shape[1])[:, None]
 
-    def _logits(self, codes: Codes) -> Floats:
-        if codes.size <= _FEW:  # the same sums in the same order, with fewer calls
+    def _compute_logits(self, codes: Codes) -> Floats:
+        """Return the logits (n,); the order of the sum does not depend on the number of rows."""
+        if codes.size <= _MAX_GATHERED_CODES:
             gathered = self._effects.take(codes.T + self._starts)
-            if len(codes) == 1:  # NumPy adds up a single column in another order
+            if len(codes) == 1:  # NumPy sums a single column in another order
                 gathered = np.repeat(gathered, 2, axis=1)
             return np.asarray(np.add.reduce(gathered, axis=0, initial=self.bias))[: len(codes)]
         logits = np.full(len(codes), self.bias)
-        for j, effects in enumerate(self._effects):  # one gather a column is the fastest NumPy has
+        for j, effects in enumerate(self._effects):  # for many rows the fastest way in NumPy
             logits += effects[codes[:, j]]
         return logits
 
-    def _edited_logits(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
-        rest = self._logits(codes)
+    def _compute_edited_logits(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+        """Return the logits (m,) of edits: the effects of edited features are exchanged."""
+        rest = self._compute_logits(codes)
         starts = []
-        for named in features.T:
-            begin = self._starts[:, 0].take(np.where(named == NO_FEATURE, 0, named))
-            own = np.where(named == NO_FEATURE, ABSENT, codes[np.arange(len(codes)), named])
+        for selected in features.T:
+            begin = self._starts[:, 0].take(np.where(selected == NO_FEATURE, 0, selected))
+            own = np.where(selected == NO_FEATURE, ABSENT, codes[np.arange(len(codes)), selected])
             rest -= self._effects.take(begin + own)
             starts.append(begin)
         logits = rest.take(rows)
@@ -97,174 +97,114 @@ class LinearModel(
         return np.asarray(logits)
 
     def predict_positive(self, codes: Codes) -> Floats:
-        """P(1|x) of (n, M) codes."""
-        return _sigmoid(self._logits(codes))
+        """Return P(1|x) (n,) of codes (n, M)."""
+        return _compute_sigmoid(self._compute_logits(codes))
 
     def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
-        """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k)."""
-        return _sigmoid(self._edited_logits(codes, features, rows, values))
-
-    def embed_values(self, feature: int, codes: Codes) -> Floats:
-        """Embeddings (n, d) of values of one feature; zero where absent."""
-        return np.where((codes == ABSENT)[:, None], 0.0, self.tables[feature][codes])
-
-    @cached_property
-    def _table(self) -> tuple[Floats, Ints]:
-        """The embeddings of all features in one array, the last row zero, and where each feature's begin."""
-        shared = {id(table): table for table in self.tables}
-        ends = dict(zip(shared, np.cumsum([len(table) for table in shared.values()]).tolist(), strict=True))
-        starts = np.array([ends[id(table)] - len(table) for table in self.tables])
-        return np.concatenate([*shared.values(), np.zeros((1, self.weights.shape[1]))]), starts
-
-    def embed_features(self, features: Ints, codes: Codes) -> Floats:
-        """Embeddings (n, d) of one value (n,) each, of any features (n,); zero where absent."""
-        table, starts = self._table
-        return np.asarray(table.take(np.where(codes == ABSENT, -1, starts.take(features) + codes), axis=0))
+        """Return P(1|x) (m,) of edits: the features (n, k) of rows (m,) get the values (m, k)."""
+        return _compute_sigmoid(self._compute_edited_logits(codes, features, rows, values))
 
     def predict_proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Probabilities (n, 2) of embeddings (n, M, d), differentiable."""
+        """Return the probabilities (n, 2) of embeddings (n, M, d), differentiable."""
         import torch
 
-        positive = torch.sigmoid(self._logit_embedded(vectors))
+        positive = torch.sigmoid(self._compute_logit_embedded(vectors))
         return torch.stack([1.0 - positive, positive], dim=1)
 
     def compute_logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Logits (n, 2), of class 0 always zero."""
+        """Return the logits (n, 2), of which that of class 0 is zero."""
         import torch
 
-        logit = self._logit_embedded(vectors)
+        logit = self._compute_logit_embedded(vectors)
         return torch.stack([torch.zeros_like(logit), logit], dim=1)
 
-    def _logit_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+    def _compute_logit_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         import torch
 
         return torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias
 
     def make_gradient_function(self, codes: Codes, features: Ints) -> Callable[[Ints, Floats], tuple[Floats, Floats]]:
-        """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features moved there, and its gradient."""
-        named = features != NO_FEATURE
-        weights = self.weights[features] * named[:, :, None]
-        rest = self._logits(codes) - (np.take_along_axis(self._own_effects(codes), features, axis=1) * named).sum(
-            axis=1
-        )
+        """Return a function of (rows, vectors (n, k, d)): P(1|x) with these embeddings, and its gradient."""
+        is_feature = features != NO_FEATURE
+        weights = self.weights[features] * is_feature[:, :, None]
+        effects = np.take_along_axis(self._compute_own_effects(codes), features, axis=1) * is_feature
+        rest = self._compute_logits(codes) - effects.sum(axis=1)
 
-        def slope(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+        def compute_gradient(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
             gradient = weights.take(rows, axis=0)
-            positive = _sigmoid(np.einsum("nkd,nkd->n", vectors, gradient) + rest[rows])
+            positive = _compute_sigmoid(np.einsum("nkd,nkd->n", vectors, gradient) + rest[rows])
             gradient *= (positive * (1.0 - positive))[:, None, None]
             return positive, gradient
 
-        return slope
+        return compute_gradient
 
     def compute_logits(self, codes: Codes) -> Floats:
-        """log P(1|x) - log P(0|x), exact where P rounds to 0 or 1."""
-        return self._logits(codes)
+        """Return log P(1|x) - log P(0|x), exact where P rounds to 0 or 1."""
+        return self._compute_logits(codes)
 
     def get_slopes(self) -> Floats:
-        """∂ logit / ∂ embedding (M, d), the same everywhere: what makes a model linear."""
+        """Return ∂ logit / ∂ embedding (M, d), which is the same for all inputs."""
         return self.weights
 
-    def _own_effects(self, codes: Codes) -> Floats:
-        """Effects (n, M) of the values on the logit of class 1."""
+    def _compute_own_effects(self, codes: Codes) -> Floats:
+        """Return the effects (n, M) of the values on the logit of class 1."""
         return np.stack([self._effects[j][codes[:, j]] for j in range(codes.shape[1])], axis=1)
 
-    def compute_effects(self, codes: Codes, of: Ints) -> Floats:
-        """Effects (n, M) of the values on the logit of each row's class."""
-        return np.asarray(np.where(of == 1, 1.0, -1.0)[:, None] * self._own_effects(codes))
+    def compute_effects(self, codes: Codes, classes: Ints) -> Floats:
+        """Return the effects (n, M) of the values on the logit of one class (n,) for each row."""
+        return np.asarray(np.where(classes == 1, 1.0, -1.0)[:, None] * self._compute_own_effects(codes))
 
-    def compute_value_effects(self, feature: int, of: int) -> Floats:
-        """Effects of every value of one feature on the logit of one class."""
+    def compute_value_effects(self, feature: int, target: int) -> Floats:
+        """Return the effects (V,) of all values of a feature on the logit of a class."""
         effects = self._effects[feature, : len(self.tables[feature])]
-        return effects if of == 1 else -effects
+        return effects if target == 1 else -effects
 
     def compute_mean_effects(self) -> Floats:
-        """Mean effect (2, M) of each feature on each class over the training set."""
+        """Return the mean effects (2, M) of the features on each class over the training set."""
         means = (self.means * self.weights).sum(axis=1)
         return np.stack([-means, means])
 
     def get_used_features(self) -> Bools:
-        """The features (M,) that have a weight."""
+        """Return whether each feature (M,) has a weight."""
         return np.asarray(self.weights.any(axis=1))
 
     @cached_property
     def _groups(self) -> list[Group]:
-        """The features by the table that they have."""
-        return Group.all(self.tables, self.weights, self.means)
+        """Groups of features that share a table."""
+        return Group.from_tables(self.tables, self.weights, self.means)
 
     def list_changes(self, *, padded: bool) -> tuple[ParameterChange, ...]:
-        """What can be changed without changing a prediction."""
-        return reparametrisation.changes(self._groups, padded=padded)
+        """Return the changes of parameters that keep all predictions."""
+        return reparametrisation.list_changes(self._groups, padded=padded)
 
     def reparametrise(
         self, dataset: Dataset, changes: Collection[ParameterChange], rng: np.random.Generator
     ) -> LinearModel:
-        """The same predictions from other parameters."""
+        """Return a model with other parameters and the same predictions."""
         tables, weights, means, bias = list(self.tables), self.weights.copy(), self.means.copy(), self.bias
         for group in self._groups:
-            made = reparametrisation.redraw(group, changes, rng, dataset)
-            weights[group.features], means[group.features] = made.weights, made.means
+            redrawn = reparametrisation.redraw_group(group, changes, rng, dataset)
+            weights[group.features], means[group.features] = redrawn.weights, redrawn.means
             for j in group.features.tolist():
-                tables[j] = made.table
-            bias -= made.constant
+                tables[j] = redrawn.table
+            bias -= redrawn.constant
         model = LinearModel(bias, weights, tuple(tables), means)
-        if "constant" not in changes:  # then every effect is what it was, which for texts are a million numbers
+        if "constant" not in changes:  # The effects stay the same; for texts these are a million numbers.
             vars(model)["_effects"] = self._effects
         return model
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """What is stored, as plain arrays; a table that features share is stored once."""
-        table, starts = self._table
-        return {
-            "bias": np.array(self.bias),
-            "weights": self.weights,
-            "embeddings": table[:-1],
-            "starts": starts,
-            "sizes": np.array([len(table) for table in self.tables]),
-            "means": self.means,
-        }
+        """Return the arrays for model.npz."""
+        return {"bias": np.array(self.bias), "weights": self.weights, **self.tables_to_arrays(), "means": self.means}
 
     @staticmethod
-    def from_arrays(arrays: Any) -> LinearModel:
-        """The model that `arrays` describes."""
-        spans = list(zip(arrays["starts"].tolist(), arrays["sizes"].tolist(), strict=True))
-        # copies, as training leaves them: the same bits from the same sums
-        tables = {(start, size): arrays["embeddings"][start : start + size].copy() for start, size in spans}
-        return LinearModel(
-            float(arrays["bias"]), arrays["weights"], tuple(tables[span] for span in spans), arrays["means"]
-        )
-
-    @staticmethod
-    def restored(arrays: Mapping[str, NDArray[Any]]) -> LinearModel:
-        """The same of arrays from outside; ValueError if they are not a model's."""
-        _check(arrays)
-        return LinearModel.from_arrays(arrays)
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> LinearModel:
+        """Return the model from the arrays of `to_arrays`."""
+        tables = restore_tables(arrays["embeddings"], arrays["starts"], arrays["sizes"])
+        return LinearModel(float(arrays["bias"]), arrays["weights"], tables, arrays["means"])
 
 
-def _check(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse arrays that do not fit together, or hold what training cannot give."""
-    if set(arrays) != set(_ARRAYS):
-        raise ValueError(f"it has {', '.join(sorted(arrays)) or 'nothing'} where {', '.join(_ARRAYS)} are expected")
-    for name, array in arrays.items():
-        wanted = np.int64 if name in ("starts", "sizes") else np.float64
-        if array.dtype != wanted or array.ndim != _ARRAYS[name] or not array.dtype.isnative:
-            raise ValueError(f"{name} is {array.dtype} {array.shape}")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} has values that are not finite")
-    weights, embeddings, starts, sizes = (arrays[name] for name in ("weights", "embeddings", "starts", "sizes"))
-    width, dim = weights.shape
-    if not (width and dim) or arrays["means"].shape != weights.shape or embeddings.shape[1] != dim:
-        raise ValueError(f"weights {weights.shape}, means {arrays['means'].shape} and embeddings {embeddings.shape}")
-    if len(starts) != width or len(sizes) != width:
-        raise ValueError(f"{width} features have {len(starts)} starts and {len(sizes)} sizes")
-    rows = len(embeddings)
-    if (starts < 0).any() or (sizes < 1).any() or (sizes > rows).any() or (starts > rows - sizes).any():
-        raise ValueError("starts and sizes lie outside the embeddings")
-    spans = np.unique(np.stack([starts, sizes], axis=1), axis=0)  # a feature has a table, its own or a shared one
-    if (spans[1:, 0] < spans[:-1].sum(axis=1)).any() or width * int(sizes.max()) > _MOST:
-        raise ValueError("tables lie across each other, or are larger than can be")
-
-
-def _sigmoid(logits: Floats) -> Floats:
+def _compute_sigmoid(logits: Floats) -> Floats:
     from scipy.special import expit
 
     return np.asarray(expit(logits))

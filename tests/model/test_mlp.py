@@ -89,16 +89,10 @@ def test_the_same_seed_gives_the_same_model(fitted):
     assert not np.array_equal(Mlp(**SETTINGS).fit(dataset, 2).predict_proba(codes), model.predict_proba(codes))
 
 
-def test_it_comes_back_from_its_arrays_and_nothing_else_does(fitted):
+def test_model_restored_from_its_arrays_is_equal(fitted):
     dataset, model = fitted
     again = Mlp(**SETTINGS).restore(model.to_arrays())
     assert np.array_equal(again.predict_proba(dataset.test.codes), model.predict_proba(dataset.test.codes))
-    good = model.to_arrays()
-    for name, array in good.items():
-        with pytest.raises(ValueError, match=r"\w"):
-            Mlp(**SETTINGS).restore({**good, name: array[:-1] if name != "embeddings" else array * np.nan})
-        with pytest.raises(ValueError, match=r"\w"):
-            Mlp(**SETTINGS).restore({one: value for one, value in good.items() if one != name})
 
 
 def test_what_it_can_answer_is_known_before():

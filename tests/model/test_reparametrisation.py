@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cfeval_cli.core import ABSENT, Reparametrisable
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
-from cfeval_cli.model.reparametrisation import FACTOR, Group, compute_mean_vectors
+from cfeval_cli.model.reparametrisation import MAX_SCALE_FACTOR, Group, compute_mean_vectors
 from cfeval_cli.seeding import make_stream
 from tests.problems import draw_linear, logit, make_dataset, make_mixed, make_text, predict_labels
 
@@ -115,7 +115,7 @@ def test_a_feature_of_its_own_is_scaled_by_one_factor_and_its_weights_against_it
             factor = other.tables[j][0, 0] / model.tables[j][0, 0]
             assert other.tables[j] == pytest.approx(factor * model.tables[j])
             assert other.weights[j] == pytest.approx(model.weights[j] / factor)
-            factors.append(np.log(factor) / np.log(FACTOR))
+            factors.append(np.log(factor) / np.log(MAX_SCALE_FACTOR))
     assert -1 <= min(factors) < -0.9 and 0.9 < max(factors) <= 1 and abs(np.mean(factors)) < 0.15
 
 
@@ -128,7 +128,11 @@ def test_a_shared_table_is_stretched_by_one_map_for_all_features():
         stretch, *_ = np.linalg.lstsq(model.tables[0], other.tables[0], rcond=None)
         assert model.tables[0] @ stretch == pytest.approx(other.tables[0]) and stretch == pytest.approx(stretch.T)
         sizes = np.linalg.svd(stretch)[1]
-        assert (sizes > 1 / FACTOR - 1e-9).all() and (sizes < FACTOR + 1e-9).all() and np.ptp(sizes) > 1e-3
+        assert (
+            (sizes > 1 / MAX_SCALE_FACTOR - 1e-9).all()
+            and (sizes < MAX_SCALE_FACTOR + 1e-9).all()
+            and np.ptp(sizes) > 1e-3
+        )
         assert other.weights @ stretch == pytest.approx(model.weights)
 
 
@@ -162,15 +166,17 @@ def test_what_can_be_changed_depends_on_rows_and_weights():
     assert other.bias == blind.bias and not other.weights.any() and (other.tables[0] != blind.tables[0]).all()
 
 
-def test_groups_are_the_features_of_a_table_and_look_along_their_weights():
+def test_groups_share_a_table_and_have_directions_orthogonal_to_their_weights():
     text = make_text(width=3, words=5)
     model = draw_linear(text, 1, 5)
-    (group,) = Group.all(model.tables, model.weights, model.means)
-    assert group.features.tolist() == [0, 1, 2] and not group.alone and group.unseen.shape == (5, 2)
-    assert group.weights @ group.unseen == pytest.approx(np.zeros((3, 2)), abs=1e-12)
-    assert group.unseen.T @ group.unseen == pytest.approx(np.eye(2))
-    apart = Group.all((np.ones((2, 3)), np.ones((2, 3))), np.ones((2, 3)), np.ones((2, 3)))
-    assert [one.features.tolist() for one in apart] == [[0], [1]] and all(one.alone for one in apart)
+    (group,) = Group.from_tables(model.tables, model.weights, model.means)
+    assert group.features.tolist() == [0, 1, 2] and not group.has_own_table and group.null_directions.shape == (5, 2)
+    assert group.weights @ group.null_directions == pytest.approx(np.zeros((3, 2)), abs=1e-12)
+    assert group.null_directions.T @ group.null_directions == pytest.approx(np.eye(2))
+    separate = Group.from_tables((np.ones((2, 3)), np.ones((2, 3))), np.ones((2, 3)), np.ones((2, 3)))
+    assert [group.features.tolist() for group in separate] == [[0], [1]] and all(
+        group.has_own_table for group in separate
+    )
     assert compute_mean_vectors([np.eye(2)], np.array([[0], [ABSENT], [0], [1]], np.int32)) == pytest.approx(
         np.array([[2 / 3, 1 / 3]])
     )

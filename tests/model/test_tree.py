@@ -73,23 +73,11 @@ def test_what_it_can_answer_is_known_before():
     assert all(spec.supports(ability) for ability in (HasLeaves, HasReadFeatures, Probabilistic, HasArrays))
 
 
-def test_it_comes_back_from_its_arrays_and_nothing_else_does():
+def test_model_restored_from_its_arrays_is_equal():
     dataset = make_mixed(5, n=40)
     model = Tree(min_leaf=2).fit(dataset, 0)
     again = Tree().restore(model.to_arrays())
     assert np.array_equal(again.predict_proba(dataset.test.codes), model.predict_proba(dataset.test.codes))
-    good = model.to_arrays()
-    around = good["left"].copy()
-    around[0] = 0  # a node that is its own child
-    for change in (
-        {"left": around}, {"right": good["right"] + 1}, {"feature": good["feature"] + 50}, {"tests": good["tests"][1:]},
-        {"probabilities": good["probabilities"] * np.nan}, {"sizes": good["sizes"] * 0}, {"sizes": good["sizes"][:0]},
-        {"left": good["left"].astype(float)}, {"probabilities": good["probabilities"][:, :0]},
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"\w"):
-            Tree().restore({**good, **change})
-    with pytest.raises(ValueError, match="no tests"):
-        Tree().restore({name: array for name, array in good.items() if name != "tests"})
 
 
 def test_one_class_is_a_tree_of_one_leaf():
