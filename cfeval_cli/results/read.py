@@ -152,7 +152,7 @@ class StoredRun:
         """The vectors of the values of each feature; None if model.npz has none as docs/run-folder.md describes."""
         if "model.npz" not in self.record.files:
             return None
-        arrays = npy.read(self.folder / "model.npz")
+        arrays = npy.read_npz(self.folder / "model.npz")
         kinds = {name: (arrays[name].ndim, arrays[name].dtype.kind) for name in _EMBEDDING_ARRAYS if name in arrays}
         if kinds != _EMBEDDING_ARRAYS:
             return None

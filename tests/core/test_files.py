@@ -76,7 +76,7 @@ def test_a_table_without_formulas_is_written_as_pandas_does(data):
 def test_arrays_come_back_as_they_were(tmp_path):
     arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(1.5), "c": np.zeros((0, 2))}
     np.savez(tmp_path / "x.npz", **arrays)
-    found = npy.read(tmp_path / "x.npz")
+    found = npy.read_npz(tmp_path / "x.npz")
     assert set(found) == set(arrays) and all(np.array_equal(found[name], arrays[name]) for name in arrays)
     np.save(tmp_path / "y.npy", arrays["a"])
     assert np.array_equal(npy.memory_map(tmp_path / "y.npy"), arrays["a"])
