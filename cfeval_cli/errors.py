@@ -76,9 +76,9 @@ def excerpt_error(error: BaseException) -> str:
     """Return the type of an error and the beginning of its message, without lists of values."""
     # The system's message is no data, but its "[Errno 28]" looks like a list of values.
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    line, _, rest = message.strip().partition("\n")
+    line, _, remaining_lines = message.strip().partition("\n")
     text = _VALUES.sub(" …", " ".join(line.split())).strip()
-    if rest or len(text) > _MAX_EXCERPT_CHARACTERS:
+    if remaining_lines or len(text) > _MAX_EXCERPT_CHARACTERS:
         text = f"{text[:_MAX_EXCERPT_CHARACTERS].rstrip(' …')}…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -149,9 +149,9 @@ def describe_encoding_problem(*arguments: str) -> str | None:
     except OSError:
         folder = ""
     names = {f"the working directory {folder!a}": folder, **{f"the argument {a!a}": a for a in arguments}}
-    for what, name in names.items():
+    for subject, name in names.items():
         try:
             name.encode("utf-8")
         except UnicodeEncodeError:
-            return f"{what} is not valid UTF-8. Rename the file or folder, or use another one."
+            return f"{subject} is not valid UTF-8. Rename the file or folder, or use another one."
     return None

@@ -114,8 +114,8 @@ def load(folder: str | Path) -> Results:
     runs = sorted(str(file.parent) for file in path.glob("*/run.json"))
     if runs and not (path / "run.json").exists():
         kind = "the folder of a sweep" if (path / "multirun.yaml").exists() else "not a run folder"
-        more = f" (and {len(runs) - _MAX_LISTED_RUNS:,} more)" if len(runs) > _MAX_LISTED_RUNS else ""
-        raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:_MAX_LISTED_RUNS])}{more}.")
+        suffix = f" (and {len(runs) - _MAX_LISTED_RUNS:,} more)" if len(runs) > _MAX_LISTED_RUNS else ""
+        raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:_MAX_LISTED_RUNS])}{suffix}.")
     return Results(**vars(read_results(path)))
 
 

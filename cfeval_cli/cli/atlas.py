@@ -175,10 +175,10 @@ def _plan_sweeps(settings: Mapping[str, str]) -> list[dict[str, str]]:
 
     with compose.packaged_configs():
         named = [name for name in compose.list_options("experiment") if name.startswith(_JUDGE_PREFIX)]
-        chosen = _split_list(settings.get("experiment", ",".join(named)))
-        if unknown := [name for name in chosen if name not in named]:
+        experiments = _split_list(settings.get("experiment", ",".join(named)))
+        if unknown := [name for name in experiments if name not in named]:
             raise UserError(f"experiment={unknown[0]} is not a judge of the atlas. There is: {', '.join(named)}.")
-        datasets_of_judges = {name: _list_datasets_of_judge(name) for name in chosen}
+        datasets_of_judges = {name: _list_datasets_of_judge(name) for name in experiments}
     all_datasets = list(dict.fromkeys(dataset for datasets in datasets_of_judges.values() for dataset in datasets))
     datasets = _split_list(settings["dataset"]) if "dataset" in settings else all_datasets
     if unknown := [name for name in datasets if name not in all_datasets]:
@@ -197,10 +197,11 @@ def _plan_sweeps(settings: Mapping[str, str]) -> list[dict[str, str]]:
 
 @cache
 def _list_datasets_of_judge(experiment: str) -> list[str]:
-    """Return the data sets of a judge; few explainers and metrics keep the composed config small."""
+    """Return the data sets of a judge; a single explainer keeps the composed config small."""
     from cfeval_cli.settings import compose
 
-    cfg = compose.compose_run([f"experiment={experiment}", "explainer=[random]", "metric=[validity]"])
+    explainer = compose.list_default_options("explainer")[0]
+    cfg = compose.compose_run([f"experiment={experiment}", f"explainer=[{explainer}]"])
     return [str(name) for name in cfg.experiment.sizes]
 
 

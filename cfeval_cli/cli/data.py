@@ -225,10 +225,6 @@ def _list_datasets(config_dir: str | None) -> list[str]:
     return names
 
 
-# Only the data of the composed config are used: these choices keep the rest small.
-_MINIMAL_CHOICES = ("explainer=[random]", "metric=[validity]", "truth=[signed]", "removal=[zero]")
-
-
 _SOURCES = {f"{kind.__module__}.{kind.__name__}" for kind in (File, Installed, Tar, Url, Wheel)}
 
 
@@ -241,7 +237,10 @@ def _compose_datasets(
     """
     from cfeval_cli.settings.build import find_targets, instantiate_node
 
-    choices = [] if any(word.partition("=")[0] != "data_dir" for word in overrides) else _MINIMAL_CHOICES
+    # Only the data of the composed config are used: one option of the other groups keeps it small.
+    is_default = all(word.partition("=")[0] == "data_dir" for word in overrides)
+    groups = ("explainer", "truth", "removal") if is_default else ()
+    choices = [f"{group}=[{compose.list_default_options(group)[0]}]" for group in groups]
     files: dict[str, list[File]] = {}
     datasets: dict[str, DictConfig] = {}
     with compose.packaged_configs():
@@ -249,9 +248,10 @@ def _compose_datasets(
             cfg = datasets[name] = compose.compose_run([f"dataset={name}", *choices, *overrides], config_dir)
             nodes = _find_file_nodes(cfg.dataset)
             targets = {*find_targets([OmegaConf.to_container(node, resolve=True) for node in nodes])}
-            if not is_chosen and (others := targets - _SOURCES):
-                reason = f"its config uses {min(others)}, which is not a source of cfeval. To include it, give its name"
-                sys.stderr.write(escape_controls(f"cfeval: dataset {name} is omitted: {reason}.") + "\n")
+            if not is_chosen and (foreign_targets := targets - _SOURCES):
+                reason = f"its config uses {min(foreign_targets)}, which is not a source of cfeval"
+                message = f"cfeval: dataset {name} is omitted: {reason}. To include it, give its name."
+                sys.stderr.write(escape_controls(message) + "\n")
                 continue
             with refuse_exit():
                 files[name] = [instantiate_node(node) for node in nodes]

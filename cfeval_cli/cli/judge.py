@@ -12,8 +12,7 @@ _HELP = "The regret of choosing an explainer by a metric, on models with known g
 _CHECK = """How much worse is the explainer that a metric prefers than the best one? For each judge, the reference
 attributions are hidden, and an explainer is chosen by the metric-based ranking, by the metric that was best on other
 judges, by one fixed metric, by the mean rank over all metrics, or by chance. Reads stored runs of judges only. A sweep
-makes them: cfeval run --multirun experiment=judges dataset=adults,german,compas,heloc,pima model=logistic,additive,tree
-'seed=range(10)' k=1,3"""
+makes them: cfeval run --multirun experiment=judges dataset=NAME,NAME model=NAME,NAME 'seed=range(10)' k=1,3"""
 
 
 def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:

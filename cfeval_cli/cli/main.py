@@ -72,15 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments[0] == "--version":
         sys.stdout.write(f"cfeval {__version__}\n")
         return
-    command, *rest = arguments
-    if problem := _find_problem(command, rest):
+    command, *words = arguments
+    if problem := _find_problem(command, words):
         sys.exit(print_error(UserError(problem)))
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    options = screen.Options("--quiet" in rest, "--full" in rest, wants_traceback)
-    rest = [word for word in rest if word not in ("--quiet", "--full")]
+    options = screen.Options("--quiet" in words, "--full" in words, wants_traceback)
+    words = [word for word in words if word not in ("--quiet", "--full")]
     _prepare_process()
     try:
-        importlib.import_module(f"cfeval_cli.cli.{command}").main(rest, options)
+        importlib.import_module(f"cfeval_cli.cli.{command}").main(words, options)
         if command != "run" and screen.is_output_lost():  # the product of a run is its folder
             sys.exit(1)
     except KeyboardInterrupt as error:
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         from cfeval_cli.cli.own_configs import find_own_folder, list_overrides
 
-        sys.exit(print_error(error, overrides=list_overrides(rest), config_dir=find_own_folder(rest)))
+        sys.exit(print_error(error, overrides=list_overrides(words), config_dir=find_own_folder(words)))
 
 
 def _find_problem(command: str, arguments: list[str]) -> str | None:

@@ -66,7 +66,7 @@ def protect_streams() -> None:
 
 
 def is_output_lost() -> bool:
-    """Whether standard output could not be written, other than because the reader of a pipe has ended."""
+    """Return whether standard output could not be written, other than because the reader of a pipe has ended."""
     sys.stdout.flush()
     return isinstance(sys.stdout, LossyStream) and sys.stdout.is_lost
 

@@ -83,8 +83,8 @@ def _read_defaults() -> list[dict[str, Any]]:
 def _format_group(group: str, width: int, own: str | None) -> Iterator[str]:
     """Yield the lines about each option of a group: name, description, settings with their defaults."""
     default = next(entry[group] for entry in _read_defaults() if group in entry)
-    shown = "none" if default is None else _format_default(default)
-    yield from _wrap_text(f"{group}=NAME; by default {shown}", width, "", "  ")
+    default_text = "none" if default is None else _format_default(default)
+    yield from _wrap_text(f"{group}=NAME; by default {default_text}", width, "", "  ")
     for folder in dict.fromkeys([compose.get_package_folder(), *([Path(own)] if own else [])]):
         for file in sorted((folder / group).glob("*.yaml")):
             yield ""

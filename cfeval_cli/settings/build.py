@@ -29,30 +29,30 @@ _GROUP_SETTINGS = {("truth", "budget")}  # settings of a whole group, which are 
 _NAME = re.compile(r"\w[\w-]*")  # of a component; it occurs in names of files, tables and settings
 
 
-def build_plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
-    """Check the settings and instantiate the components, except given ones, by key: model, metric.my_metric."""
-    given = given or {}
+def build_plan(cfg: DictConfig, components: Mapping[str, object] | None = None) -> Plan:
+    """Check the settings and instantiate its components; `components` replace those of the config, by key."""
+    components = components or {}
     _check_keys(cfg)
     settings = validate_settings(_plain_settings(cfg))
     access = _ACCESS[settings.access]
-    chosen_metrics = _make_group(cfg, "metric", Metric, given)
+    chosen_metrics = _make_group(cfg, "metric", Metric, components)
     facts = _make_group(cfg, "fact", Metric, {}) if cfg.get("fact") else {}
     metrics = _select_permitted(chosen_metrics, access) | facts
     _check_metric_names(settings, metrics)
-    search = make_component(cfg, "search", Search, given)
+    search = make_component(cfg, "search", Search, components)
     levels = tuple(level for level in search.levels if level <= access)
     if not levels:
         required = min(search.levels).name.lower()
         raise UserError(f"access={settings.access} is not enough for this search, which needs access={required}.")
     return Plan(
         settings=settings,
-        dataset=make_component(cfg, "dataset", given=given),
-        model=make_component(cfg, "model", Trainable, given),
-        truths=_make_group(cfg, "truth", Truth, given),
-        removals=_make_group(cfg, "removal", Removal, given),
-        explainers=_list_members(_make_group(cfg, "explainer", Explainer, given)),
+        dataset=make_component(cfg, "dataset", components=components),
+        model=make_component(cfg, "model", Trainable, components),
+        truths=_make_group(cfg, "truth", Truth, components),
+        removals=_make_group(cfg, "removal", Removal, components),
+        explainers=_list_members(_make_group(cfg, "explainer", Explainer, components)),
         search=search,
-        distance=make_component(cfg, "distance", Distance, given),
+        distance=make_component(cfg, "distance", Distance, components),
         metrics=metrics,
         access=access,
         levels=levels,
@@ -65,7 +65,7 @@ def build_plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Pl
                 if name not in metrics
             }
         ),
-        judges=_make_group(cfg, "judge", Judge, given) if cfg.get("judge") else {},
+        judges=_make_group(cfg, "judge", Judge, components) if cfg.get("judge") else {},
     )
 
 
@@ -107,32 +107,32 @@ def _check_metric_names(settings: RunSettings, metrics: Mapping[str, Metric]) ->
 def _select_permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:
     """Return the metrics that the access level allows; ground-truth metrics do not use the model."""
     permitted = {name: metric for name, metric in metrics.items() if metric.access <= access or metric.role == "truth"}
-    others = [name for name in metrics if name not in permitted]
-    if others and not any(metric.role == "judged" for metric in permitted.values()):
-        level, verb = access.name.lower(), "needs" if len(others) == 1 else "need"
+    excluded = [name for name in metrics if name not in permitted]
+    if excluded and not any(metric.role == "judged" for metric in permitted.values()):
+        level, verb = access.name.lower(), "needs" if len(excluded) == 1 else "need"
         raise UserError(
-            f"access={level} leaves no metric to be judged: {', '.join(others)} {verb} more. Raise access, or choose "
+            f"access={level} leaves no metric to be judged: {', '.join(excluded)} {verb} more. Raise access, or choose "
             f"metrics that need no more than {level} access."
         )
     return permitted
 
 
-def _make_group(cfg: DictConfig, group: str, kind: type[_T], given: Mapping[str, object]) -> dict[str, _T]:
+def _make_group(cfg: DictConfig, group: str, kind: type[_T], components: Mapping[str, object]) -> dict[str, _T]:
     """Instantiate the components of a group that allows several, in the order of the tables."""
-    given_names = [key.removeprefix(f"{group}.") for key in given if key.startswith(f"{group}.")]
+    names_of_components = [key.removeprefix(f"{group}.") for key in components if key.startswith(f"{group}.")]
     chosen_names = [str(key) for key in cfg.get(group) or () if (group, key) not in _GROUP_SETTINGS]
-    names = list(dict.fromkeys([*chosen_names, *given_names]))
+    names = list(dict.fromkeys([*chosen_names, *names_of_components]))
     if not names:
         example = ",".join(list_default_options(group)[:2])
         raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{example}].")
     for name in names:
         if not _NAME.fullmatch(name):
             raise UserError(f"{group}.{name}: a name has letters, digits, _ and -, and does not begin with -.")
-    components = {name: make_component(cfg, f"{group}.{name}", kind, given) for name in names}
+    members = {name: make_component(cfg, f"{group}.{name}", kind, components) for name in names}
     if kind is Truth:  # in the order of the command line: the first one leads the tables and makes the controls
-        return components
+        return members
     # independent of the order of the command line: the same choice must give the same bytes
-    return dict(sorted(components.items(), key=lambda item: (_get_display_order(item[1]), item[0])))
+    return dict(sorted(members.items(), key=lambda item: (_get_display_order(item[1]), item[0])))
 
 
 def _get_display_order(component: object) -> int:
@@ -166,11 +166,11 @@ def make_component(
     cfg: DictConfig,
     key: str,
     kind: type[_T] = object,  # type: ignore[assignment]
-    given: Mapping[str, object] | None = None,
+    components: Mapping[str, object] | None = None,
 ) -> _T:
-    """Instantiate one node of the config, unless it is given; UserError with the key of a wrong setting."""
-    if given and key in given:
-        return _check_kind(given[key], key, kind, type(given[key]).__qualname__)
+    """Instantiate one node of the config, unless `components` has its key; UserError names a wrong setting."""
+    if components and key in components:
+        return _check_kind(components[key], key, kind, type(components[key]).__qualname__)
     node = _select(cfg, key)
     if not isinstance(node, DictConfig) or "_target_" not in node:
         for name in map(str, node) if isinstance(node, DictConfig) else ():
@@ -267,9 +267,9 @@ def _describe_file(key: str) -> str:
     """Return the file that a node comes from, if Hydra knows it."""
     if not HydraConfig.initialized():
         return ""
-    group, _, rest = key.partition(".")
+    group, _, path = key.partition(".")
     choice = HydraConfig.get().runtime.choices.get(group)
-    name = rest.partition(".")[0] if isinstance(choice, list | ListConfig) or "[" in str(choice) else choice
+    name = path.partition(".")[0] if isinstance(choice, list | ListConfig) or "[" in str(choice) else choice
     return f" ({group}/{name}.yaml)" if name else ""
 
 

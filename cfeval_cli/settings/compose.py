@@ -167,9 +167,9 @@ def _explain_unknown_setting(key: str, overrides: Sequence[str], config_dir: str
     cfg = _compose_without(key, overrides, config_dir)
     if message := _explain_component_setting(cfg, key):
         return message
-    group, _, rest = key.partition(".")
-    option = rest.partition(".")[0]
-    if option != rest and option in list_options(group, config_dir):
+    group, _, subkey = key.partition(".")
+    option = subkey.partition(".")[0]
+    if option != subkey and option in list_options(group, config_dir):
         advice = f"choose {group}={option}" if "_target_" in cfg[group] else f"add it to {group}=[…]"
         return f"{key} is a setting of {group} {option!r}, which is not chosen: {advice}."
     known_keys = _list_keys(OmegaConf.to_container(cfg, resolve=False), "")
@@ -178,9 +178,9 @@ def _explain_unknown_setting(key: str, overrides: Sequence[str], config_dir: str
 
 def _compose_without(key: str, overrides: Sequence[str], config_dir: str | None) -> DictConfig:
     """Compose a config without the override of one setting; without all overrides if another is wrong too."""
-    others = [word for word in overrides if word.partition("=")[0] != key and not word.startswith("hydra")]
+    other_overrides = [word for word in overrides if word.partition("=")[0] != key and not word.startswith("hydra")]
     try:
-        return compose_run(others, config_dir)
+        return compose_run(other_overrides, config_dir)
     except Exception:
         return compose_run([])
 
