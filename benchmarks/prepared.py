@@ -14,7 +14,7 @@ from cfeval_cli.settings import build, compose
 
 def plan(name, *overrides):
     """The plan of `cfeval run dataset=name …`, in one process; CFEVAL_DATA names another data folder than data/."""
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         alone = [] if any(text.startswith("n_jobs=") for text in overrides) else ["n_jobs=1", "cache=off"]
         return build.build_plan(compose.compose_run([f"dataset={name}", "truth=[signed]", *alone, *overrides]))
 

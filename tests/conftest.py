@@ -34,9 +34,13 @@ SLOW_TEST_TIMEOUT = 1800  # seconds
 # the command after a prelude, which may import NumPy before `main` limits the threads
 ONE_THREAD = 'import os\nfor name in ("OMP", "OPENBLAS", "MKL"): os.environ[f"{name}_NUM_THREADS"] = "1"'
 MAIN = 'import sys\nfrom cfeval_cli.cli.main import main\nsys.argv[0] = "cfeval"\nsys.exit(main())'
-LOCAL_VARIABLES = ("CFEVAL_DATA", "COLUMNS", "NO_COLOR")  # of who runs the tests: they are to be the same for all
+LOCAL_VARIABLES = (
+    "CFEVAL_DATA",
+    "COLUMNS",
+    "NO_COLOR",
+)  # of the user; tests do not depend on them
 
-# fewer than the default ones, which are chosen (metric=core) where metrics are looked at
+# fewer metrics than by default; tests of metrics choose metric=core
 FEW_METRICS = (
     "metric=[comprehensiveness,sufficiency,dfr,validity,proximity,proximity_flips,c,validity_soft,c_soft,recall,hit]"
 )
@@ -57,7 +61,7 @@ features:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests more time than the others before they count as hanging."""
+    """Set the time limit of slow tests."""
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TEST_TIMEOUT))
@@ -80,11 +84,11 @@ class Toy:
         ]
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
-        # without a cache, so that every test computes for itself, and with no more than most tests look at
-        usual = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200",
+        # No cache, so that each test computes its results, and only what most tests need.
+        defaults = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200",
                  "explainer_stability=0", "bounds=0",
                  "reparametrisations=0", FEW_METRICS)  # fmt: skip
-        words = [*self.arguments, *drop_overridden(usual, arguments), *arguments]
+        words = [*self.arguments, *drop_overridden(defaults, arguments), *arguments]
         return run_cfeval("run", *words, cwd=cwd, code=code, **options)
 
     def compute(self, into: Path, *overrides: str) -> Path:
@@ -92,18 +96,18 @@ class Toy:
         from tests import inside
 
         into.mkdir(exist_ok=True)
-        usual = [*self.arguments[2:], *SMALL_RUN, *drop_overridden([FEW_METRICS], overrides)]
-        return inside.run(into, *overrides, usual=usual, folder=self.folder / "conf")
+        defaults = [*self.arguments[2:], *SMALL_RUN, *drop_overridden([FEW_METRICS], overrides)]
+        return inside.run(into, *overrides, defaults=defaults, folder=self.folder / "conf")
 
 
-def drop_overridden(usual: Sequence[str], chosen: Sequence[str]) -> list[str]:
-    """The usual settings that are not chosen otherwise."""
-    keys = {setting.partition("=")[0].lstrip("+~") for setting in chosen}
-    return [setting for setting in usual if setting.partition("=")[0] not in keys]
+def drop_overridden(defaults: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return the default settings whose keys are not overridden."""
+    keys = {setting.partition("=")[0].lstrip("+~") for setting in overrides}
+    return [setting for setting in defaults if setting.partition("=")[0] not in keys]
 
 
 def make_environment(env: dict[str, str] | None = None) -> dict[str, str]:
-    """What a command sees, whoever runs the tests."""
+    """Return the environment of a command, the same for every user who runs the tests."""
     return {**{key: value for key, value in os.environ.items() if key not in LOCAL_VARIABLES}, **(env or {})}
 
 
@@ -132,21 +136,21 @@ def start_cfeval(
 
 
 def get_shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of this run of the tests, which the processes that share the tests share."""
+    """Return a folder that all processes of this test run share."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 def make_once(folder: Path, make: Callable[[Path], object]) -> Path:
-    """A folder that is made by who comes first; the others wait for it."""
+    """Make a folder in the first process that needs it; other processes wait for it."""
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        made = Path(f"{folder}.made")
-        if not made.exists():
-            shutil.rmtree(folder, ignore_errors=True)  # of a failure, which is to be everybody's
+        marker = Path(f"{folder}.made")
+        if not marker.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a failure, which each process is to see
             folder.mkdir()
             make(folder)
-            made.touch()
+            marker.touch()
     return folder
 
 
@@ -169,7 +173,7 @@ def write_toy(folder: Path) -> None:
     (folder / "data" / "toy.csv").write_text("\n".join(lines) + "\n")
 
 
-# a small run in this process: no more than most tests look at
+# settings of a small run, with only what most tests need
 SMALL_RUN = (
     "cache=off", "n_jobs=1", "figures=[]", "report=false", "bounds=0", "explainer_stability=0", "reparametrisations=0",
     "n_explain=40", "resamples=100",
@@ -178,16 +182,16 @@ SMALL_RUN = (
 
 @pytest.fixture(scope="session")
 def make_run(tmp_path_factory):
-    """Makes a run of a toy dataset in this process, the same one only once for all; give it a copy to change it."""
+    """Make a run of a toy dataset once for all tests and processes; with `copy`, return a copy that may be changed."""
     from tests import inside
 
     def make(toy: Toy, *overrides: str, copy: bool = False) -> Path:
-        usual = [*toy.arguments[2:], *SMALL_RUN, *drop_overridden([FEW_METRICS], overrides)]
+        defaults = [*toy.arguments[2:], *SMALL_RUN, *drop_overridden([FEW_METRICS], overrides)]
         own = toy.folder / "conf"
-        key = hashlib.sha256(json.dumps([*usual, *overrides, str(own)]).encode()).hexdigest()[:16]
+        key = hashlib.sha256(json.dumps([*defaults, *overrides, str(own)]).encode()).hexdigest()[:16]
         folder = make_once(
             get_shared_folder(tmp_path_factory) / f"run-{key}",
-            lambda into: inside.run(into, *overrides, usual=usual, folder=own),
+            lambda into: inside.run(into, *overrides, defaults=defaults, folder=own),
         )
         if not copy:
             return folder
@@ -200,7 +204,7 @@ def make_run(tmp_path_factory):
 
 @contextlib.contextmanager
 def serve(handler: Any) -> Iterator[str]:
-    """The address of a web server on this machine; `handler` is a folder, or a class that answers."""
+    """Yield the address of a local web server; `handler` is a folder, or a class of handlers."""
     if isinstance(handler, Path):
         handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(handler))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -214,7 +218,7 @@ def serve(handler: Any) -> Iterator[str]:
 
 
 def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:
-    """Write run.json as a run does in the end, with the hashes of all files that are there."""
+    """Write run.json as a complete run does, with the hashes of all files in the folder."""
     from cfeval_cli.results.validation import SCHEMA_VERSION
 
     files = {
@@ -222,24 +226,24 @@ def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.parent.name != ".hydra" and path.name != "run.json"
     }
-    text, there = (
+    text, record_path = (
         json.dumps({"schema": SCHEMA_VERSION, "overrides": overrides, "files": files, **record}),
         folder / "run.json",
     )
-    if not there.exists() or there.read_text() != text:  # one that others read is not changed under their eyes
+    if not record_path.exists() or record_path.read_text() != text:  # another process may read it
         part = folder.with_name(f"{folder.name}-{os.getpid()}.part")
         part.write_text(text)
-        part.replace(there)
+        part.replace(record_path)
 
 
 def reseal(folder: Path) -> None:
-    """As somebody could who changed a file and knows how the record is made."""
+    """Write run.json again with the hashes of changed files, as an attacker could."""
     record = json.loads((folder / "run.json").read_text())
     seal(folder, {name: value for name, value in record.items() if name != "files"}, record.get("overrides", []))
 
 
 def find_only_run(cwd: Path) -> Path:
-    """The one run folder that was made below a folder."""
+    """Return the only run folder below a folder."""
     (folder,) = cwd.glob("outputs/*/*")
     return folder
 
@@ -285,7 +289,7 @@ def write_toy_text(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def adults() -> Path:
-    """The folder with the real data, fetched if need be; skipped if it cannot be had from anywhere."""
+    """Return the folder with the real data, downloaded if necessary; skip the test if no source has it."""
     from hydra.utils import instantiate
 
     from cfeval_cli.errors import UserError
@@ -331,6 +335,6 @@ def write_loans(folder: Path) -> None:
     for _ in range(500):
         age, income, home = rng.integers(18, 80), rng.lognormal(3, 1), rng.choice(["own", "rent", ""])
         bad = rng.random() < 1 / (1 + np.exp(-(0.05 * (age - 50) - 0.02 * (income - 30) + (home == "rent"))))
-        shown = "-9" if rng.random() < 0.1 else f"{income:.3f}"
-        lines.append(f"{age},{shown},{home},{'yes' if bad else 'no'}")
+        income_text = "-9" if rng.random() < 0.1 else f"{income:.3f}"
+        lines.append(f"{age},{income_text},{home},{'yes' if bad else 'no'}")
     (folder / "data" / "loans.csv").write_text("\n".join(lines) + "\n")

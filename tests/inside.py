@@ -25,7 +25,7 @@ def compose_config(*overrides: str, folder: Path | None = None) -> DictConfig:
 
 @lru_cache(maxsize=100)
 def _compose(overrides: tuple[str, ...], folder: Path | None) -> DictConfig:
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         return compose.compose_run(list(overrides), None if folder is None else str(folder))
 
 
@@ -34,8 +34,8 @@ def make_plan(*overrides: str, folder: Path | None = None) -> Plan:
     return build.build_plan(compose_config(*overrides, folder=folder))
 
 
-def run(into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None) -> Path:
+def run(into: Path, *overrides: str, defaults: Sequence[str] = (), folder: Path | None = None) -> Path:
     """Run as the command does; `usual` settings are not in the record's overrides."""
     run_folder = RunFolder(into, ["cfeval", "run", *overrides])
-    run_experiment(make_plan(*usual, *overrides, folder=folder), run_folder, Progress())
+    run_experiment(make_plan(*defaults, *overrides, folder=folder), run_folder, Progress())
     return into

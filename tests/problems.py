@@ -35,7 +35,7 @@ from cfeval_cli.truth.shapley import Shapley
 from cfeval_cli.truth.signed import Signed
 
 TRUTHS = {truth.name: truth for truth in (Signed(), Shapley(), Contrast(), Absolute())}
-REMOVALS = {way.name: way for way in (Zero(), Mask(), Marginal())}
+REMOVALS = {removal.name: removal for removal in (Zero(), Mask(), Marginal())}
 ALL_REMOVALS = REMOVALS | {"mean": Mean()}
 
 
@@ -43,9 +43,9 @@ def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.integers(0, size, 3 * n) for size in sizes], axis=1).astype(np.int32)
     if absent:
-        gone = rng.random(codes.shape) < absent
-        gone[:, 0] = False
-        codes[gone] = ABSENT
+        is_absent = rng.random(codes.shape) < absent
+        is_absent[:, 0] = False
+        codes[is_absent] = ABSENT
     labels = rng.integers(0, 2, 3 * n)
     parts = [Split(np.arange(i, i + n), codes[i : i + n], labels[i : i + n]) for i in (0, n, 2 * n)]
     counts = [
@@ -66,21 +66,21 @@ def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
 
 
 def make_mixed(seed=0, n=40, categories=2, numbers=2, missing=0.0, tried=5):
-    """A table with numbers: those of the test rows need not occur in training, some are missing, few are tried."""
+    """Return a table with numeric features: test values need not occur in training, and values can be missing."""
     rng = np.random.default_rng(seed)
     plain = make_dataset(rng.integers(2, 5, categories).tolist() or [2], n=n, seed=seed)
     codes = [np.concatenate([s.codes for s in (plain.train, plain.validation, plain.test)])] if categories else []
     features, candidates = list(plain.features[:categories]), list(plain.candidates[:categories])
     for j in range(numbers):
         shape = (rng.normal(3, 5, 3 * n), rng.integers(-4, 12, 3 * n), rng.exponential(50, 3 * n).round(1))[j % 3]
-        known, column = np.unique(shape, return_inverse=True)
-        gone = (rng.random(3 * n) < missing) if missing else np.zeros(3 * n, dtype=bool)
-        names, last = [f"{x:g}" for x in known], None
-        if gone.any():
-            column, last = np.where(gone, len(known), column), len(known)
-            known, names = np.append(known, np.nan), [*names, "missing"]
+        values_by_code, column = np.unique(shape, return_inverse=True)
+        is_missing = (rng.random(3 * n) < missing) if missing else np.zeros(3 * n, dtype=bool)
+        names, last = [f"{x:g}" for x in values_by_code], None
+        if is_missing.any():
+            column, last = np.where(is_missing, len(values_by_code), column), len(values_by_code)
+            values_by_code, names = np.append(values_by_code, np.nan), [*names, "missing"]
         values = np.unique(rng.choice(column[:n], tried))
-        features.append(Feature(f"x{j}", tuple(names), kind="number", numbers=known, missing_code=last))
+        features.append(Feature(f"x{j}", tuple(names), kind="number", numbers=values_by_code, missing_code=last))
         candidates.append(values.astype(np.int32))
         codes.append(column[:, None].astype(np.int32))
     order = rng.permutation(len(features))  # numbers stand anywhere
@@ -103,15 +103,15 @@ def make_mixed(seed=0, n=40, categories=2, numbers=2, missing=0.0, tried=5):
 
 
 def add_constraints(dataset, seed):
-    """Some features may not change, some only go one way."""
+    """Return the dataset with random constraints on the changes of features."""
     rng = np.random.default_rng(seed)
-    ways = [("any", "none", "up", "down") if f.is_ordinal else ("any", "none") for f in dataset.features]
-    features = [replace(f, allowed_change=str(rng.choice(w))) for f, w in zip(dataset.features, ways, strict=True)]
+    options = [("any", "none", "up", "down") if f.is_ordinal else ("any", "none") for f in dataset.features]
+    features = [replace(f, allowed_change=str(rng.choice(o))) for f, o in zip(dataset.features, options, strict=True)]
     return replace(dataset, features=tuple(features))
 
 
 def is_permitted(feature, own, new):
-    """Whether a constraint lets a value change, by its words."""
+    """Return whether a constraint allows a change of value, by its definition."""
     if own == new or feature.allowed_change == "any":
         return True
     if feature.allowed_change == "none" or feature.missing_code in (own, new):
@@ -121,7 +121,7 @@ def is_permitted(feature, own, new):
 
 
 def make_linear(dataset, seed=0, dim=2, scale=2, bias=None):
-    """Integer embeddings and weights: every logit is exact."""
+    """Return a model with integer embeddings and weights, so that every logit is exact."""
     rng = np.random.default_rng(seed)
     sizes = [len(feature.values) for feature in dataset.features]
     tables = tuple(rng.integers(-scale, scale + 1, (size, dim)).astype(float) for size in sizes)
@@ -135,39 +135,43 @@ def open_client(model, access=Access.WHITE_BOX, *, padded=False):
 
 
 def predict_labels(model, codes):
-    """What a model of two classes predicts."""
+    """Return the classes that a model of two classes predicts."""
     return (model.predict_positive(codes) > 0.5).astype(int)
 
 
 def get_class_proba(model, codes, of):
-    """The probability of each row's class."""
+    """Return the probability of each row's class."""
     return np.where(of == 1, model.predict_positive(codes), 1 - model.predict_positive(codes))
 
 
 def make_rows(dataset, model):
-    """All test instances with what the model says of them."""
+    """Return all test instances with the predictions of the model."""
     codes = dataset.test.codes
-    said = predict_labels(model, codes)
-    return Rows(dataset.test.ids, codes, said, get_class_proba(model, codes, said))
+    classes = predict_labels(model, codes)
+    return Rows(dataset.test.ids, codes, classes, get_class_proba(model, codes, classes))
 
 
-def compute_importance(name, model, dataset, codes, said):
-    """How much each feature matters under one definition; -inf where it is absent."""
-    return TRUTHS[name].compute_masked_importance(dataset, open_client(model), Rows(np.arange(len(codes)), codes, said))
+def compute_importance(name, model, dataset, codes, classes):
+    """Return the importance of each feature under a truth; -inf where the feature is absent."""
+    return TRUTHS[name].compute_masked_importance(
+        dataset, open_client(model), Rows(np.arange(len(codes)), codes, classes)
+    )
 
 
-def fit_removals(dataset, model, ways=None):
-    """Ways to remove features, ready for the data, or with the reason why there is none."""
+def fit_removals(dataset, model, removals=None):
+    """Return removals fitted to the data, or with the reason why they are not applicable."""
     spec = ModelSpec(dataset, type(model))
-    told = {name: (way, way.not_applicable_reason(spec)) for name, way in (ways or REMOVALS).items()}
+    reasons = {name: (removal, removal.not_applicable_reason(spec)) for name, removal in (removals or REMOVALS).items()}
     return {
-        name: FittedRemoval(way, None, no) if no else FittedRemoval(way, way.fit(dataset, open_client(model)))
-        for name, (way, no) in told.items()
+        name: FittedRemoval(removal, None, no)
+        if no
+        else FittedRemoval(removal, removal.fit(dataset, open_client(model)))
+        for name, (removal, no) in reasons.items()
     }
 
 
 def make_batch(dataset, model, seed=0, component="explainer.test", rows=slice(None)):
-    """Test instances to be explained."""
+    """Return test instances to be explained."""
     codes = dataset.test.codes[rows]
     return Batch(dataset.test.ids[rows], codes, predict_labels(model, codes), seed=seed, component=component)
 
@@ -181,7 +185,7 @@ def problems(draw, max_features=4, max_values=4, n=6, **options):
 
 
 def logit(model, row):
-    """Written out, for comparison with everything that is faster."""
+    """Return the logit of a row by its definition, for comparison with faster code."""
     total = model.bias
     for j, code in enumerate(row):
         if code != ABSENT:
@@ -194,7 +198,7 @@ def sigmoid(z):
 
 
 def make_task(dataset, model, features, access, seed=0):
-    """A search for all test instances, measured in embedding space."""
+    """Return a search task of all test instances, with distances in embedding space."""
     codes = dataset.test.codes
     return SearchTask(
         dataset.test.ids,
@@ -210,13 +214,13 @@ def make_task(dataset, model, features, access, seed=0):
 
 
 def choose_features(dataset, k, seed):
-    """k features for each test instance."""
+    """Return k random features for each test instance."""
     rng = np.random.default_rng(seed)
     return np.stack([rng.permutation(dataset.n_features)[:k] for _ in dataset.test.ids])
 
 
 def make_text(width=5, words=8, n=20, seed=0):
-    """Sentences of one word up to `width`, of one vocabulary; the last word is the mask."""
+    """Return sentences of one to `width` words of one vocabulary; the last word of it is the mask."""
     dataset = make_dataset([words] * width, n=n, seed=seed)
     rng = np.random.default_rng(seed)
     splits = []
@@ -224,18 +228,18 @@ def make_text(width=5, words=8, n=20, seed=0):
         short = np.arange(width) >= rng.integers(1, width + 1, n)[:, None]
         codes = np.where(short, ABSENT, np.minimum(split.codes, words - 2)).astype(np.int32)
         splits.append(replace(split, codes=codes, texts=tuple("" for _ in codes)))
-    there = splits[0].codes[splits[0].codes != ABSENT]
-    frequency, values = np.bincount(there, minlength=words) / len(there), np.arange(words - 1, dtype=np.int32)
-    feature = dataset.features[0].values
+    occurring = splits[0].codes[splits[0].codes != ABSENT]
+    frequency, values = np.bincount(occurring, minlength=words) / len(occurring), np.arange(words - 1, dtype=np.int32)
+    names = dataset.features[0].values
     return replace(
         dataset, kind="text", train=splits[0], validation=splits[1], test=splits[2], mask_code=words - 1,
-        features=tuple(replace(one, values=feature) for one in dataset.features),
+        features=tuple(replace(feature, values=names) for feature in dataset.features),
         frequencies=(frequency,) * width, candidates=(values,) * width,
     )  # fmt: skip
 
 
 def draw_linear(dataset, seed, dim, scale=1.0):
-    """Real numbers, so that nothing is tied; texts share one table."""
+    """Return a model with real weights, which have no ties; texts share one table."""
     rng = np.random.default_rng(seed)
     sizes = [len(feature.values) for feature in dataset.features]
     tables = tuple(scale * rng.normal(size=(size, dim)) for size in sizes)
@@ -245,9 +249,9 @@ def draw_linear(dataset, seed, dim, scale=1.0):
     return LinearModel(float(rng.normal()), weights, tables, compute_mean_vectors(tables, dataset.train.codes))
 
 
-def densify(told, width):
-    """The scores (n, M) of an explanation, by feature; NaN where one is not named."""
-    scores = np.full((len(told), width), np.nan)
-    rows, places = np.nonzero(told.features != NO_FEATURE)
-    scores[rows, told.features[rows, places]] = told.scores[rows, places]
+def densify(explanation, width):
+    """Return the scores (n, M) of an explanation by feature; NaN for features that are not selected."""
+    scores = np.full((len(explanation), width), np.nan)
+    rows, places = np.nonzero(explanation.features != NO_FEATURE)
+    scores[rows, explanation.features[rows, places]] = explanation.scores[rows, places]
     return scores

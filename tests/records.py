@@ -9,8 +9,8 @@ from cfeval_cli.results.record import MetricEntry, RunRecord
 
 def make_metric(title: str, **entries: Any) -> MetricEntry:
     """Return what run.json says of a metric: of a counterfactual metric that should be high, unless it is given."""
-    usual = {"better": "higher", "role": "judged", "block": "counterfactual", "details": ["{variant}"]}
-    return MetricEntry.model_validate({"title": title, **usual, **entries})
+    defaults = {"better": "higher", "role": "judged", "block": "counterfactual", "details": ["{variant}"]}
+    return MetricEntry.model_validate({"title": title, **defaults, **entries})
 
 
 def make_record(**entries: Any) -> RunRecord:

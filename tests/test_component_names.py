@@ -8,7 +8,7 @@ import yaml
 
 import cfeval_cli
 from cfeval_cli.settings import compose
-from tests.test_layers import COMPONENTS, MODULES, imported, room
+from tests.test_layers import COMPONENTS, MODULES, collect_imports, get_package
 
 ROOT = Path(cfeval_cli.__file__).parent
 GROUPS = ("metric", "truth", "explainer", "removal", "search", "distance")
@@ -91,7 +91,7 @@ def components():
 def occurrences():
     """The names and the modules outside the components' own in which a text is equal to one of them."""
     modules, scores = components()
-    found = set()
+    names = set()
     for module, path in MODULES.items():
         short = module.removeprefix("cfeval_cli.")
         for node in ast.walk(ast.parse(path.read_text())):
@@ -100,8 +100,8 @@ def occurrences():
                 continue
             # The paper's printed tables have these names.
             if not (short.startswith("study.paper") or (name in scores and short.startswith(CIRCULAR))):
-                found.add((name, short))
-    return found
+                names.add((name, short))
+    return names
 
 
 def is_allowed(name, module):
@@ -119,22 +119,22 @@ def test_no_component_is_named_outside_its_own_file():
 
 
 def test_every_exception_is_needed():
-    used = {(word, place) for word, place in ALLOWED if any(
+    necessary = {(word, place) for word, place in ALLOWED if any(
         name == word and f"{module}.".startswith(f"{place}.") for name, module in occurrences()
     )}  # fmt: skip
-    assert used == set(ALLOWED)
+    assert necessary == set(ALLOWED)
 
 
 def test_components_import_core_and_helpers_of_their_own_package_only():
     below = {"cfeval_cli", "errors", "seeding", "core"}
-    modules = [module for module in MODULES if room(module) in COMPONENTS]
+    modules = [module for module in MODULES if get_package(module) in COMPONENTS]
     assert len(modules) > 60
     strange = {
         (module, target)
         for module in modules
-        for target in imported()[module]
-        if room(target) not in {*below, room(module)}
+        for target in collect_imports()[module]
+        if get_package(target) not in {*below, get_package(module)}
     }
     assert not strange
-    others = {module for _, _, module in declared(COMPONENTS)}
-    assert not {(module, target) for module in others for target in imported()[module] & others}
+    modules = {module for _, _, module in declared(COMPONENTS)}
+    assert not {(module, target) for module in modules for target in collect_imports()[module] & modules}

@@ -36,109 +36,113 @@ LAYERS = [
     {"study"},
     {"cli", "__main__"},
 ]
-PLACE = {room: place for place, rooms in enumerate(LAYERS) for room in rooms}
+PLACE = {get_package: place for place, rooms in enumerate(LAYERS) for get_package in rooms}
 
 
-def room(module):
+def get_package(module):
     """The package or root module that a module belongs to."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "cfeval_cli"
 
 
 @cache
-def statements(path):
-    """All statements of a file, those within others too."""
-    found, waiting = [], [ast.parse(path.read_text())]
+def list_statements(path):
+    """Return all statements of a file, nested ones included."""
+    nodes, waiting = [], [ast.parse(path.read_text())]
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        nodes.append(node)
         for part in ("body", "orelse", "handlers", "finalbody", "cases"):
             waiting += getattr(node, part, ())
-    return found
+    return nodes
 
 
 @cache
-def imports(path, within):
-    """All modules of cfeval_cli that a file imports: at the top, within functions, or for type checkers only."""
-    found = set()
-    for node in statements(path):
+def list_imports(path, within):
+    """Return all modules of cfeval_cli that a file imports, in functions and for type checkers too."""
+    modules = set()
+    for node in list_statements(path):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             package = within if path.name == "__init__.py" else within.rpartition(".")[0]
             base = package.rsplit(".", node.level - 1)[0] if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
             # what is imported from a package is one of its modules, or a name in its own file
             for alias in node.names:
-                found.add(f"{module}.{alias.name}" if f"{module}.{alias.name}" in MODULES else module)
-    return {module for module in found if module.partition(".")[0] == "cfeval_cli"} - {within}
+                modules.add(f"{module}.{alias.name}" if f"{module}.{alias.name}" in MODULES else module)
+    return {module for module in modules if module.partition(".")[0] == "cfeval_cli"} - {within}
 
 
 @cache
-def imported():
+def collect_imports():
     """What each module imports; not when tests are collected, which every process does."""
-    return {module: imports(path, module) for module, path in MODULES.items()}
+    return {module: list_imports(path, module) for module, path in MODULES.items()}
 
 
 def test_every_module_has_a_layer_and_what_it_imports_exists():
-    assert {room(module) for module in MODULES} == set(PLACE)
-    assert {target for targets in imported().values() for target in targets} <= set(MODULES)
+    assert {get_package(module) for module in MODULES} == set(PLACE)
+    assert {target for targets in collect_imports().values() for target in targets} <= set(MODULES)
 
 
 def test_imports_go_downwards():
     upwards = {
-        module: [target for target in sorted(targets) if PLACE[room(target)] > PLACE[room(module)]]
-        for module, targets in imported().items()
+        module: [target for target in sorted(targets) if PLACE[get_package(target)] > PLACE[get_package(module)]]
+        for module, targets in collect_imports().items()
     }
     assert len(upwards) == len(MODULES) > 100
     assert not {module: targets for module, targets in upwards.items() if targets}, "imported from above"
 
 
 def test_modules_of_types_import_each_other_and_not_the_whole():
-    inside = [module for module in MODULES if module.startswith("cfeval_cli.core.")]
-    assert inside and not [module for module in inside if "cfeval_cli.core" in imported()[module]]
+    modules_of_core = [module for module in MODULES if module.startswith("cfeval_cli.core.")]
+    assert modules_of_core and not [
+        module for module in modules_of_core if "cfeval_cli.core" in collect_imports()[module]
+    ]
 
 
-def cycles(graph):
-    """Sets of nodes that reach each other."""
+def find_cycles(graph):
+    """Return sets of nodes that reach each other."""
     reached = {}
     for start in graph:
-        seen, waiting = set(), list(graph[start])
+        reachable, waiting = set(), list(graph[start])
         while waiting:
             node = waiting.pop()
-            if node not in seen:
-                seen.add(node)
+            if node not in reachable:
+                reachable.add(node)
                 waiting += graph.get(node, ())
-        reached[start] = seen
+        reached[start] = reachable
     return {
-        frozenset({one, *(two for two in reached[one] if one in reached[two])}) for one in graph if one in reached[one]
+        frozenset({start, *(end for end in reached[start] if start in reached[end])})
+        for start in graph
+        if start in reached[start]
     }
 
 
-def test_cycles_are_found():
-    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {frozenset("bc")}
+def test_cycles_are_detected():
+    assert find_cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {frozenset("bc")}
 
 
 def test_no_module_imports_itself_by_way_of_others():
-    assert not cycles(imported())
+    assert not find_cycles(collect_imports())
 
 
 def test_packages_do_not_import_each_other_in_circles():
     graph = {place: set() for place in PLACE}
-    for module, targets in imported().items():
-        graph[room(module)] |= {room(target) for target in targets} - {room(module)}
-    assert not cycles(graph)
+    for module, targets in collect_imports().items():
+        graph[get_package(module)] |= {get_package(target) for target in targets} - {get_package(module)}
+    assert not find_cycles(graph)
 
 
 def test_layers_are_disjoint():
-    assert not any(one & two for one, two in combinations(LAYERS, 2))
+    assert not any(start & end for start, end in combinations(LAYERS, 2))
 
 
 # a starting point has nothing to test but that it starts; protocols have no code
 NO_TEST = {"cfeval_cli.__main__", "cfeval_cli.core.infrastructure"}
 
 
-def mirrored(module):
+def list_mirrors(module):
     """The tests that should know a module: of the same room, or of the same name for one in the root."""
     path = MODULES[module].relative_to(ROOT)
     if len(path.parts) == 1:
@@ -147,38 +151,38 @@ def mirrored(module):
 
 
 @cache
-def known_to(path):
-    """The modules that a test imports; a name that `cfeval_cli.core` passes on counts for the module that has it."""
-    found = set(imports(path, f"tests.{path.stem}"))
-    if "cfeval_cli.core" in found:
+def list_tested_modules(path):
+    """Return the modules that a test imports; a name from `cfeval_cli.core` counts for the module that defines it."""
+    modules = set(list_imports(path, f"tests.{path.stem}"))
+    if "cfeval_cli.core" in modules:
         passed_on = importlib.import_module("cfeval_cli.core")
-        for node in statements(path):
+        for node in list_statements(path):
             if isinstance(node, ast.ImportFrom) and node.module == "cfeval_cli.core":
-                found |= {getattr(getattr(passed_on, alias.name, None), "__module__", "") for alias in node.names}
-    return found
+                modules |= {getattr(getattr(passed_on, alias.name, None), "__module__", "") for alias in node.names}
+    return modules
 
 
 @cache
-def texts():
+def read_texts():
     return {path: path.read_text() for path in TESTS.rglob("*.py")}
 
 
 def test_every_module_has_a_test_where_its_mirror_is():
-    """One that imports it or, for what is tried through the command, is named after it."""
+    """A test imports the module or, for a command, calls it or has its name."""
     modules = sorted({module for module, path in MODULES.items() if path.name != "__init__.py"} - NO_TEST)
     assert len(modules) > 80
-    assert not [said for said in map(untested, modules) if said]
+    assert not [problem for problem in map(describe_missing_test, modules) if problem]
 
 
-def untested(module):
-    """What is wrong with the tests of a module, if anything is."""
-    tests = [path for path in mirrored(module) if path.exists()]
+def describe_missing_test(module):
+    """Return which test a module lacks; empty if it has one."""
+    tests = [path for path in list_mirrors(module) if path.exists()]
     if not tests:
         return f"no test for {module}"
     name = module.rpartition(".")[2]
     named = [path for path in tests if path.stem == f"test_{name}"]
     if module.startswith("cfeval_cli.cli.") and name in COMMANDS:
         called = re.compile(rf'cfeval\(\s*"{name}"')
-        named += [path for path, text in texts().items() if called.search(text)]
-    known = {target for path in tests for target in known_to(path)}
-    return "" if named or module in known else f"no test in {tests[0].parent.relative_to(TESTS)} imports {module}"
+        named += [path for path, text in read_texts().items() if called.search(text)]
+    tested = {target for path in tests for target in list_tested_modules(path)}
+    return "" if named or module in tested else f"no test in {tests[0].parent.relative_to(TESTS)} imports {module}"

@@ -32,12 +32,12 @@ def test_every_package_is_installed():
 
 
 def test_the_changelog_begins_with_this_version_and_each_older_one_has_its_date():
-    told = [re.fullmatch(r"(\d+\.\d+\.\d+) \((unreleased|\d{4}-\d\d-\d\d)\)", heading) for heading in HEADINGS]
-    assert all(told) and told[0][1] == cfeval_cli.__version__
-    numbers = [tuple(map(int, one[1].split("."))) for one in told]
+    matches = [re.fullmatch(r"(\d+\.\d+\.\d+) \((unreleased|\d{4}-\d\d-\d\d)\)", heading) for heading in HEADINGS]
+    assert all(matches) and matches[0][1] == cfeval_cli.__version__
+    numbers = [tuple(map(int, match[1].split("."))) for match in matches]
     assert numbers == sorted(set(numbers), reverse=True)
-    days = [date.fromisoformat(one[2]) for one in told if one[2] != "unreleased"]
-    assert len(days) >= len(told) - 1 and days == sorted(days, reverse=True)  # only the first may be unreleased
+    days = [date.fromisoformat(match[2]) for match in matches if match[2] != "unreleased"]
+    assert len(days) >= len(matches) - 1 and days == sorted(days, reverse=True)  # only the first may be unreleased
 
 
 def test_every_tag_of_a_version_has_its_heading():

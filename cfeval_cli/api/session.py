@@ -107,7 +107,7 @@ def _compose(settings: Mapping[str, Any], config_dir: str | None) -> DictConfig:
     from omegaconf.errors import OmegaConfBaseException
 
     overrides = [f"{key}={compose.format_value(value)}" for key, value in settings.items()]
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         try:
             return compose.compose_run(overrides, config_dir)
         except (HydraException, OmegaConfBaseException) as error:

@@ -40,7 +40,7 @@ _PROGRESS_SECONDS = 5.0  # between two checks of the progress
 
 def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     """Compute an atlas, add runs to one, remake its page, or print the ranking of metrics that follows from it."""
-    actions = {"add": _add, "page": _page, "rule": _rule}
+    actions = {"add": _add, "page": _remake_page, "rule": _print_rule}
     if arguments and arguments[0] in actions:
         actions[arguments[0]](arguments[1:], options)
         return
@@ -116,7 +116,7 @@ def _add(arguments: Sequence[str], options: Options) -> None:
     sys.stdout.write(escape_controls(message) + "\n")
 
 
-def _page(arguments: Sequence[str], options: Options) -> None:
+def _remake_page(arguments: Sequence[str], options: Options) -> None:
     """Remake tables and page from the rows alone."""
     from cfeval_cli.study.atlas import store
 
@@ -127,7 +127,7 @@ def _page(arguments: Sequence[str], options: Options) -> None:
     _write(store.read_atlas(values.file), values.into or values.file.parent, options)
 
 
-def _rule(arguments: Sequence[str], _: Options) -> None:
+def _print_rule(arguments: Sequence[str], _: Options) -> None:
     """Print the ranking of metrics that follows from an atlas."""
     from cfeval_cli.study.atlas import rule, store
     from cfeval_cli.study.atlas.summary import AtlasSummary
@@ -173,7 +173,7 @@ def _plan_sweeps(settings: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the axes of each sweep; judges with the same data sets share one."""
     from cfeval_cli.settings import compose
 
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         named = [name for name in compose.list_options("experiment") if name.startswith(_JUDGE_PREFIX)]
         experiments = _split_list(settings.get("experiment", ",".join(named)))
         if unknown := [name for name in experiments if name not in named]:

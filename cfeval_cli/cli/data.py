@@ -75,7 +75,7 @@ def _init(words: Sequence[str], options: Options) -> None:
     files = [word for word in arguments.files if word not in overrides]  # a file name may contain an equals sign
     if len(files) != 1:
         raise UserError("name one file: cfeval data init loans.csv --label default")
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         cfg = compose.compose_run(overrides)
     init_dataset(
         files[0], arguments.label, text=arguments.text, name=arguments.name, config_dir=arguments.config_dir,
@@ -160,7 +160,7 @@ def _cache(words: Sequence[str], options: Options) -> None:
     overrides, names = _separate_overrides(arguments.overrides)
     if names:
         raise UserError(f"cache takes no names, only settings such as cache.folder=PATH: {', '.join(names)}")
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         cache: object = make_component(compose.compose_run(overrides, _find_config_dir(arguments)), "cache")
     if not isinstance(cache, Disk):
         raise UserError("cache=off stores nothing. Leave that setting out to see what is stored.")
@@ -218,7 +218,7 @@ def _parse_datasets(
 
 def _list_datasets(config_dir: str | None) -> list[str]:
     """Return the names of all datasets; UserError if a user's dataset has the name of a packaged one."""
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         names = compose.list_options("dataset", config_dir)
     for name in names if config_dir is not None else ():
         is_own_config(f"dataset/{name}", str(config_dir))
@@ -243,7 +243,7 @@ def _compose_datasets(
     choices = [f"{group}=[{compose.list_default_options(group)[0]}]" for group in groups]
     files: dict[str, list[File]] = {}
     datasets: dict[str, DictConfig] = {}
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         for name in names:
             cfg = datasets[name] = compose.compose_run([f"dataset={name}", *choices, *overrides], config_dir)
             nodes = _find_file_nodes(cfg.dataset)

@@ -27,7 +27,7 @@ def export_instances(overrides: list[str], config_dir: str | None, into: Path | 
     from cfeval_cli.settings.plan import check_size
 
     path = _check_target(into, force)
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         cfg = compose.compose_run(overrides, config_dir)
         if config_dir is not None:
             list_used_configs(overrides, config_dir)

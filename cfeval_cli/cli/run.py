@@ -61,11 +61,11 @@ def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     if options.quiet and not any(word.startswith("hydra/hydra_logging=") for word in words):
         words.append(QUIET)
 
-    def experiment(cfg: DictConfig) -> None:
+    def run_job(cfg: DictConfig) -> None:
         _run_experiment(cfg, words, is_resumed, options)
 
     try:
-        _call_hydra(experiment, words, options)
+        _call_hydra(run_job, words, options)
     except Exception:
         callbacks.gather_sweep(options)  # of the jobs that succeeded
         raise
@@ -73,14 +73,14 @@ def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
         sys.exit(code)
 
 
-def _call_hydra(experiment: TaskFunction, words: Sequence[str], options: Options) -> None:
-    """Call Hydra, which calls the experiment for each job; UserError says what Hydra objects to."""
-    run_hydra = hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")(experiment)
+def _call_hydra(run_job: TaskFunction, words: Sequence[str], options: Options) -> None:
+    """Call Hydra, which calls `run_job` for each job; UserError says what Hydra objects to."""
+    run_hydra = hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")(run_job)
     try:
         with _pass_arguments(words):
             run_hydra()
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        # The experiment raises UserError and Failure only, except with tracebacks: Hydra raised this.
+        # A job raises UserError and Failure only, except with tracebacks: Hydra raised this.
         if options.traceback:
             raise
         raise UserError(explain_hydra_error(error, list_overrides(words), find_own_folder(words))) from error

@@ -32,7 +32,7 @@ OmegaConf.register_new_resolver("first_component", _find_first_component, replac
 
 
 @contextmanager
-def packaged_configs() -> Iterator[None]:
+def open_packaged_configs() -> Iterator[None]:
     """Open the packaged configs; a program that uses Hydra itself has its own again afterwards."""
     before = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
@@ -133,7 +133,7 @@ def get_package_folder() -> Path:
 def explain_hydra_error(error: Exception, overrides: Sequence[str] = (), config_dir: str | None = None) -> str:
     """Return what is wrong with some overrides that Hydra refuses, and the closest names that exist."""
     cause = error.__cause__
-    with packaged_configs():
+    with open_packaged_configs():
         if isinstance(error, MissingConfigException) and "/" in (error.missing_cfg_file or ""):
             group, _, name = str(error.missing_cfg_file).rpartition("/")
             options = list_options(group, config_dir)

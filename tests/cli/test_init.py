@@ -183,7 +183,7 @@ def test_unusual_names_and_classes_are_read_back(data, tmp_path):
     dataset = loaded(tmp_path / "conf" / "dataset" / "st_ran_ge.yaml")
     assert [feature.name for feature in dataset.features] == STRANGE
     assert set(dataset.classes) == {"{seed}", "yes: 1"}
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         cfg = compose.compose_run(["dataset=st_ran_ge"], find_conf_folder())
     assert list(cfg.dataset.features) == STRANGE
     frame["y y"] = np.resize(["${seed}", "b"], 60)
@@ -271,7 +271,7 @@ def test_every_setting_of_a_table_can_be_overridden_without_a_plus(data, tmp_pat
     keys = set(yaml.safe_load((tmp_path / "conf" / "dataset" / "loans.yaml").read_text())) - {"_target_"}
     assert keys == set(Table.__dataclass_fields__) - {"reference"}
     words = ["immutable=[home]", "only={age:up}", "split=[0.6,0.2,0.2]", "candidates=8", "missing=[-9]", "header=true"]
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         cfg = compose.compose_run(["dataset=loans", *(f"dataset.{word}" for word in words)], find_conf_folder())
     dataset = instantiate(cfg.dataset, _convert_="all").load(tmp_path, 0)
     assert len(dataset.test) == 12
@@ -292,7 +292,7 @@ def test_every_setting_of_texts_can_be_overridden_without_a_plus(data, tmp_path)
     assert keys == set(Text.__dataclass_fields__) - {"reference", "embedding"}
     assert "Left out" not in (tmp_path / "conf" / "dataset" / "reviews.yaml").read_text()
     words = ["dataset.search_words=5", "dataset.split=[0.6,0.2,0.2]", "dataset.sample=30", "dataset.max_tokens=4"]
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         cfg = compose.compose_run(["dataset=reviews", *words], find_conf_folder())
     dataset = instantiate(cfg.dataset, _convert_="all").load(tmp_path, 0)
     assert (len(dataset.train), dataset.n_features, len(dataset.candidates[0])) == (18, 4, 5)

@@ -141,7 +141,7 @@ def test_deletion_is_moved_behind_the_options_like_other_overrides():
 
 def print_hydra_error(override, config_dir=None):
     """Print the error of Hydra for an override, and return the exit code."""
-    with pytest.raises(HydraException) as raised, compose.packaged_configs():
+    with pytest.raises(HydraException) as raised, compose.open_packaged_configs():
         compose.compose_run([override, *FEW], config_dir)
     return print_error(raised.value, overrides=[override], config_dir=config_dir)
 

@@ -62,7 +62,7 @@ def test_config_of_the_user_cannot_replace_a_packaged_one(tmp_path):
     assert has_clash(str(folder)) and not has_clash(str(own(tmp_path / "new", "dataset/mine.yaml")))
     own(tmp_path, "explainer/many.yaml", body="defaults: [omission, few]\n")
     own(tmp_path, "explainer/few.yaml", body="few: {_target_: x.Few}\n")
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         used = list_used_configs(["dataset=mine", "explainer=[random,many]"], str(folder))
         assert sorted(used) == ["dataset/mine", "explainer/few", "explainer/many"]  # what others name counts too
         assert list_used_configs(["dataset=wine", "explainer=[random]"], str(folder)) == []

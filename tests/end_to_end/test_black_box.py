@@ -70,8 +70,8 @@ def folder(toy, tmp_path, monkeypatch):
 
 
 def compute(toy, folder, *arguments):
-    usual = [*toy.arguments[2:], *drop_overridden(SMALL_RUN, arguments), *drop_overridden([FEW_METRICS], arguments)]
-    return read_results(inside.run(folder / "run", *arguments, usual=usual, folder=folder / "conf"))
+    defaults = [*toy.arguments[2:], *drop_overridden(SMALL_RUN, arguments), *drop_overridden([FEW_METRICS], arguments)]
+    return read_results(inside.run(folder / "run", *arguments, defaults=defaults, folder=folder / "conf"))
 
 
 def test_model_with_probabilities_has_every_explainer_and_metric_that_applies(toy, folder):

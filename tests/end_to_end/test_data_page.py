@@ -61,7 +61,7 @@ def test_the_texts_of_the_page_are_read_as_it_says(tmp_path):
 def test_vectors_are_two_lines(tmp_path):
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "reviews.yaml").write_text(VECTORS + REVIEWS)
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         made = compose.compose_run(["dataset=reviews"], str(tmp_path))
     glove = instantiate(made.dataset.embedding, _convert_="all")
     assert glove.files()[0].name == "glove_6B_50d_emb.npy" and made.dataset.name == "reviews"

@@ -42,7 +42,7 @@ def run(folder, score, rows, *overrides):
     return inside.run(
         folder / "run", "dataset=own", f"data_dir={folder}", "model=function",
         f"model.path={folder / 'score.py'}:predict_proba", "explainer=[random,omission]", "metric=[c,validity]",
-        *overrides, usual=["cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=100",
+        *overrides, defaults=["cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=100",
                            "explainer_stability=0"],
         folder=folder / "conf",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from tests import inside
 
 def explain(*overrides):
     """Return the message about overrides that cannot be composed."""
-    with compose.packaged_configs(), pytest.raises(Exception) as raised:
+    with compose.open_packaged_configs(), pytest.raises(Exception) as raised:
         compose.compose_run(overrides)
     return compose.explain_hydra_error(raised.value, overrides)
 
@@ -16,7 +16,7 @@ def explain(*overrides):
 def test_options_include_those_of_a_users_own_folder(tmp_path):
     (tmp_path / "explainer").mkdir()
     (tmp_path / "explainer" / "mine.yaml").write_text("mine: {_target_: mine.Mine, depth: 3}\n")
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         assert {"adults", "movie_reviews", "wine"} <= set(compose.list_options("dataset"))
         assert "mine" in compose.list_options("explainer", str(tmp_path))
         assert "mine" not in compose.list_options("explainer")

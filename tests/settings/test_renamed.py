@@ -37,13 +37,13 @@ from cfeval_cli.settings.renamed import describe_renamed_setting
     ],
 )
 def test_override_of_renamed_setting_is_refused_with_its_new_form(override, message):
-    with compose.packaged_configs(), pytest.raises(Exception) as raised:
+    with compose.open_packaged_configs(), pytest.raises(Exception) as raised:
         compose.compose_run([override])
     assert compose.explain_hydra_error(raised.value, [override]) == message
 
 
 def test_renamed_setting_of_a_users_own_config_is_refused_with_its_new_form():
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         cfg = compose.compose_run(["+gold=[contrast,signed]"])
     with pytest.raises(UserError, match=r"use truth=\[contrast,signed\]\."):
         build_plan(cfg)
@@ -61,7 +61,7 @@ def test_renamed_setting_of_a_users_own_config_is_refused_with_its_new_form():
     ],
 )
 def test_renamed_setting_that_is_added_is_refused_with_its_new_form(overrides, message):
-    with compose.packaged_configs():
+    with compose.open_packaged_configs():
         cfg = compose.compose_run(overrides)
     with pytest.raises(UserError, match=re.escape(message)):
         build_plan(cfg)
