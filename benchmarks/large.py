@@ -22,7 +22,7 @@ HEAD = """\
 
 SPLIT = """\
 split:
-  test: {_target_: cfeval_cli.dataset.sources.File, name: large.csv, max_bytes: 1000000000}
+  test: {_target_: cfeval_cli.dataset.sources.DataFile, name: large.csv, max_bytes: 1000000000}
 """
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import prepared
 
 from cfeval_cli.core import Access
-from cfeval_cli.pipeline.search import find_explained
+from cfeval_cli.pipeline.search import find_instances_with_features
 
 
 def oracle(alpha, size, length):
@@ -40,7 +40,7 @@ def measure(dataset_name, k, kind):
             [np.pad(rng.permutation(np.flatnonzero(row >= 0))[:k], (0, k), constant_values=-1)[:k] for row in codes]
         )
     features = np.where((features < 0).any(axis=1)[:, None], -1, features)
-    used = find_explained(features)
+    used = find_instances_with_features(features)
     found = prepared.find(context, "bench", features)[Access.GRADIENT]
     named = features[used]
     length = np.sqrt((model.weights[named] ** 2).sum(axis=(1, 2)))

@@ -8,7 +8,7 @@ from cfeval_cli.core import ModelSpec
 from cfeval_cli.core.ranking import find_top_k
 from cfeval_cli.pipeline import explain as explain_stage
 from cfeval_cli.pipeline.context import create_context
-from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
+from cfeval_cli.pipeline.search import find_instances_with_features, search_counterfactuals
 from cfeval_cli.settings import build, compose
 
 
@@ -39,7 +39,7 @@ def ready(made, dataset, model):
 
 def reference_features(study, k):
     """The k features (n, k) that LR names."""
-    return find_top_k(study.truth("signed"), k)
+    return find_top_k(study.compute_importance("signed"), k)
 
 
 # One explainer, and the search for the features that it named, without a display of how far they are.
@@ -50,7 +50,7 @@ def explain(study, name):
 
 
 def find(study, name, features):
-    used = find_explained(features)
+    used = find_instances_with_features(features)
     component = f"search.{name}.{{level}}"
     rows = study.rows.take(used)
     return search_counterfactuals(study, rows, features[used], component, lambda _: None, use_cache=False)

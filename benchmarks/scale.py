@@ -89,7 +89,7 @@ def prepared(made, dataset, model, name, n):
         }
         usable = {explainer: explain_stage.select_top_k(context, explainer, done) for explainer, done in told.items()}
         found = {explainer: find(context, explainer, named) for explainer, named in usable.items()}
-        truth = {definition: context.truth(definition) for definition in context.plan.truths}
+        truth = {definition: context.compute_importance(definition) for definition in context.plan.truths}
         return lambda: compute_scores(context, truth, told, usable, found)
     return lambda: explain(context, name)
 

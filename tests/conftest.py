@@ -46,9 +46,9 @@ FEW_METRICS = (
 )
 
 TOY = """\
-_target_: cfeval_cli.dataset.tabular.Table
+_target_: cfeval_cli.dataset.tabular.TabularData
 name: toy
-file: {_target_: cfeval_cli.dataset.sources.File, name: toy.csv}
+file: {_target_: cfeval_cli.dataset.sources.DataFile, name: toy.csv}
 columns: [size, shape, colour, weight, label]
 label: label
 classes: ["no", "yes"]
@@ -256,14 +256,14 @@ search_words: null
 corpora:
   - _target_: cfeval_cli.dataset.text.Lines
     rows: 400
-    negative: {{_target_: cfeval_cli.dataset.sources.File, name: toy.neg}}
-    positive: {{_target_: cfeval_cli.dataset.sources.File, name: toy.pos}}
+    negative: {{_target_: cfeval_cli.dataset.sources.DataFile, name: toy.neg}}
+    positive: {{_target_: cfeval_cli.dataset.sources.DataFile, name: toy.pos}}
 embedding:
   _target_: cfeval_cli.dataset.glove.Glove
   title: none
   path: {folder}/data/vectors.txt
-  table: {{_target_: cfeval_cli.dataset.sources.File, name: none.npy}}
-  index: {{_target_: cfeval_cli.dataset.sources.File, name: none.parquet}}
+  table: {{_target_: cfeval_cli.dataset.sources.DataFile, name: none.npy}}
+  index: {{_target_: cfeval_cli.dataset.sources.DataFile, name: none.parquet}}
 """
 
 
@@ -306,9 +306,9 @@ def adults() -> Path:
 
 
 LOANS = """\
-_target_: cfeval_cli.dataset.tabular.Table
+_target_: cfeval_cli.dataset.tabular.TabularData
 name: loans
-file: {_target_: cfeval_cli.dataset.sources.File, name: loans.csv}
+file: {_target_: cfeval_cli.dataset.sources.DataFile, name: loans.csv}
 columns: [age, income, home, default]
 label: default
 classes: ["no", "yes"]

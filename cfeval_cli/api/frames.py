@@ -73,7 +73,7 @@ class DataFrames:
         class_order = self._order_classes(description, classes)
         description = replace(description, path=paths["train"], text=None, classes=class_order)
         config = DictConfig(OmegaConf.create("\n".join(format_config(description, name, folder))))
-        file = {"_target_": "cfeval_cli.dataset.sources.File", "folder": str(folder)}
+        file = {"_target_": "cfeval_cli.dataset.sources.DataFile", "folder": str(folder)}
         OmegaConf.update(config, "file", file | {"name": paths["train"].name})
         OmegaConf.update(config, "split", {"test": file | {"name": paths["test"].name}}, merge=False)
         for column in description.features:

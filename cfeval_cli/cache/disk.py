@@ -79,7 +79,7 @@ class Disk:
         if entries and section.key is not None:
             self._use(write, None)
 
-    def sections(self) -> list[tuple[str, int, int, float]]:
+    def list_sections(self) -> list[tuple[str, int, int, float]]:
         """Return label, entries, bytes and time of last use of every section, the latest first."""
         query = """SELECT label, COUNT(item), COALESCE(SUM(LENGTH(value) + 16), 0), used
                    FROM section LEFT JOIN entry ON section = id GROUP BY id ORDER BY used DESC, label"""

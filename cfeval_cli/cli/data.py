@@ -21,7 +21,7 @@ from cfeval_cli.cli.main import Parser
 from cfeval_cli.cli.own_configs import find_conf_folder, is_own_config
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, make_console, print_line
 from cfeval_cli.core import Loadable
-from cfeval_cli.dataset.sources import File, Installed, Tar, Url, Wheel
+from cfeval_cli.dataset.sources import DataFile, Installed, Tar, Url, Wheel
 from cfeval_cli.errors import UserError, did_you_mean, escape_controls, refuse_exit
 from cfeval_cli.settings import compose
 
@@ -164,7 +164,7 @@ def _cache(words: Sequence[str], options: Options) -> None:
         cache: object = make_component(compose.compose_run(overrides, _find_config_dir(arguments)), "cache")
     if not isinstance(cache, Disk):
         raise UserError("cache=off stores nothing. Leave that setting out to see what is stored.")
-    sections = cache.sections()
+    sections = cache.list_sections()
     total = f"{sum(entries for _, entries, _, _ in sections):,} entries"
     if arguments.clear:
         cache.clear()
@@ -199,7 +199,7 @@ def _find_config_dir(arguments: argparse.Namespace) -> str | None:
 
 def _parse_datasets(
     action: str, description: str, words: Sequence[str], *, is_name_required: bool = False
-) -> tuple[Path, dict[str, list[File]], dict[str, DictConfig]]:
+) -> tuple[Path, dict[str, list[DataFile]], dict[str, DictConfig]]:
     """Return the data folder, and the files and configs of the datasets that the command line names, or of all."""
     parser = _make_parser(action, description)
     default = "" if is_name_required else " (default: all)"
@@ -225,12 +225,12 @@ def _list_datasets(config_dir: str | None) -> list[str]:
     return names
 
 
-_SOURCES = {f"{kind.__module__}.{kind.__name__}" for kind in (File, Installed, Tar, Url, Wheel)}
+_SOURCES = {f"{kind.__module__}.{kind.__name__}" for kind in (DataFile, Installed, Tar, Url, Wheel)}
 
 
 def _compose_datasets(
     names: Sequence[str], overrides: list[str], config_dir: str | None, *, is_chosen: bool
-) -> tuple[Path, dict[str, list[File]], dict[str, DictConfig]]:
+) -> tuple[Path, dict[str, list[DataFile]], dict[str, DictConfig]]:
     """Return the data folder, and the files and configs of datasets.
 
     Only for datasets that the user has chosen by name, configs may name code that is not part of cfeval.
@@ -241,7 +241,7 @@ def _compose_datasets(
     is_default = all(word.partition("=")[0] == "data_dir" for word in overrides)
     groups = ("explainer", "truth", "removal") if is_default else ()
     choices = [f"{group}=[{compose.list_default_options(group)[0]}]" for group in groups]
-    files: dict[str, list[File]] = {}
+    files: dict[str, list[DataFile]] = {}
     datasets: dict[str, DictConfig] = {}
     with compose.open_packaged_configs():
         for name in names:
@@ -264,7 +264,7 @@ def _find_file_nodes(node: Any) -> list[Any]:
         return [file for item in node for file in _find_file_nodes(item)]
     if not OmegaConf.is_dict(node):
         return []
-    if node.get("_target_") == f"{File.__module__}.{File.__name__}":
+    if node.get("_target_") == f"{DataFile.__module__}.{DataFile.__name__}":
         return [node]
     return [file for key in node for file in _find_file_nodes(node.get(key))]
 

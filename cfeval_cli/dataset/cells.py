@@ -33,7 +33,7 @@ def read_csv_rows(
             reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=strip_cells, strict=True)
             while True:
                 begin = reader.line_num + 1
-                with _cell_size_limit(max_cell_characters):
+                with _limit_cell_size(max_cell_characters):
                     row = next(reader, None)
                 if row is None:
                     return
@@ -48,13 +48,13 @@ def read_csv_rows(
 
 
 @contextmanager
-def _cell_size_limit(n_characters: int) -> Iterator[None]:
+def _limit_cell_size(n_characters: int) -> Iterator[None]:
     """Set the limit of the csv module, which is one for the whole process, and restore it."""
-    before = csv.field_size_limit(n_characters)
+    previous_limit = csv.field_size_limit(n_characters)
     try:
         yield
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(previous_limit)
 
 
 def parse_number(cell: str) -> float | None:
@@ -95,15 +95,15 @@ def parse_amount(cell: str, decimal: str = ".") -> tuple[str, str] | None:
     match = _AMOUNTS[decimal].fullmatch(inner) if len(cell) <= 100 else None
     if match is None or (match["before"] and match["after"]) or (match["sign"] and match["minus"]):
         return None
-    whole, fraction = re.sub(r"\D", "", match["whole"]), match["fraction"] or ""
+    integer_part, fraction = re.sub(r"\D", "", match["whole"]), match["fraction"] or ""
     sign = "-" if {"-", "−"} & {match["sign"], match["minus"]} else ""
     if inner != cell:
         if sign:
             return None
         sign = "-"
-    if not whole and not fraction:
+    if not integer_part and not fraction:
         return None
-    return f"{sign}{whole or 0}{'.' * bool(fraction)}{fraction}", match["before"] or match["after"]
+    return f"{sign}{integer_part or 0}{'.' * bool(fraction)}{fraction}", match["before"] or match["after"]
 
 
 _EPOCH = datetime(1970, 1, 1)
@@ -189,27 +189,27 @@ class Layout:
     max_cell_characters: int = 1 << 17
     strip_cells: bool = True  # whether to remove spaces around the content of a cell
 
-    def read(self, path: Path, wanted: Sequence[str]) -> RawTable:
+    def read(self, path: Path, needed_names: Sequence[str]) -> RawTable:
         """Read the wanted columns by name, whatever their order in the file."""
-        return self._read_parquet(path, wanted) if is_parquet(path) else self._read_csv(path, wanted)
+        return self._read_parquet(path, needed_names) if is_parquet(path) else self._read_csv(path, needed_names)
 
-    def _read_csv(self, path: Path, wanted: Sequence[str]) -> RawTable:
-        delimiter = self.delimiter or self._detect_delimiter(path, wanted)
-        _, first = next(self._iterate_rows(path, delimiter), (1, None))
-        if first is None:
+    def _read_csv(self, path: Path, needed_names: Sequence[str]) -> RawTable:
+        delimiter = self.delimiter or self._detect_delimiter(path, needed_names)
+        _, names_of_first_line = next(self._iterate_rows(path, delimiter), (1, None))
+        if names_of_first_line is None:
             raise UserError(f"{path} has no rows.")
-        names, names_source = self._resolve_names(path, first, wanted, delimiter)
-        indices = self._resolve_positions(path, names, wanted)
+        names, names_source = self._resolve_names(path, names_of_first_line, needed_names, delimiter)
+        indices = self._resolve_positions(path, names, needed_names)
         rows = self._iterate_rows(path, delimiter)
         if names_source == "the first line":
             next(rows)
         row_numbers = array("q")
-        cells: list[list[str]] = [[] for _ in wanted]
+        cells: list[list[str]] = [[] for _ in needed_names]
         for line, row in rows:
             if len(row) != len(names):
                 raise UserError(
                     f"{path}, line {line}: {len(row)} field{'s' * (len(row) != 1)} where {names_source} names "
-                    f"{len(names)}." + _delimiter_hint(row, delimiter)
+                    f"{len(names)}." + _suggest_delimiter(row, delimiter)
                 )
             row_numbers.append(line)
             for column, index in zip(cells, indices, strict=True):
@@ -217,7 +217,7 @@ class Layout:
                 column.append(sys.intern(row[index].strip() if self.strip_cells else row[index]))
         if not row_numbers:
             raise UserError(f"{path} has no rows.")
-        return RawTable(path, dict(zip(wanted, cells, strict=True)), row_numbers)
+        return RawTable(path, dict(zip(needed_names, cells, strict=True)), row_numbers)
 
     def _iterate_rows(self, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         rows = read_csv_rows(path, delimiter, self.max_cell_characters, self.strip_cells)
@@ -225,7 +225,7 @@ class Layout:
             next(rows, None)
         return rows
 
-    def _detect_delimiter(self, path: Path, wanted: Sequence[str]) -> str:
+    def _detect_delimiter(self, path: Path, needed_names: Sequence[str]) -> str:
         """Return the delimiter that divides the first row into the named columns; a comma if none does."""
         for delimiter in DELIMITERS:
             try:
@@ -234,16 +234,18 @@ class Layout:
                 continue
             if self.columns is not None and len(row) == len(self.columns) > 1:
                 return delimiter
-            if len(row) > 1 and set(wanted) <= {cell.strip() for cell in row}:
+            if len(row) > 1 and set(needed_names) <= {cell.strip() for cell in row}:
                 return delimiter
         return ","
 
     def _resolve_names(
-        self, path: Path, first: Sequence[str], wanted: Sequence[str], delimiter: str
+        self, path: Path, names_of_first_line: Sequence[str], needed_names: Sequence[str], delimiter: str
     ) -> tuple[list[str], str]:
         """Return the column names and where they come from: the first line or the config."""
-        cells = [cell.strip() for cell in first]
-        if self.header is False or (self.header is None and self.columns is not None and not set(wanted) <= set(cells)):
+        cells = [cell.strip() for cell in names_of_first_line]
+        if self.header is False or (
+            self.header is None and self.columns is not None and not set(needed_names) <= set(cells)
+        ):
             if self.columns is None:
                 raise UserError(f"{path} has no header, so dataset.columns must name its columns.")
             return list(self.columns), "dataset.columns"
@@ -254,19 +256,19 @@ class Layout:
                 "remove dataset.columns. If it contains something else, skip it with dataset.skip_lines=1 and set "
                 "dataset.header=false."
             )
-        missing = [name for name in wanted if name not in cells]
+        missing = [name for name in needed_names if name not in cells]
         if missing:
             raise UserError(
                 f"{path} has no column {missing[0]}.{did_you_mean(missing[0], cells)} "
                 f"{describe_first_line(self._iterate_rows(path, delimiter))} If that is no header, name the columns in "
-                "dataset.columns." + _delimiter_hint(cells, self.delimiter or ",")
+                "dataset.columns." + _suggest_delimiter(cells, self.delimiter or ",")
             )
         return cells, "the first line"
 
-    def _resolve_positions(self, path: Path, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    def _resolve_positions(self, path: Path, names: Sequence[str], needed_names: Sequence[str]) -> list[int]:
         """Return the index of each wanted column; `positions` chooses between columns of the same name."""
         indices = []
-        for name in wanted:
+        for name in needed_names:
             matches = [index for index, other in enumerate(names) if other == name]
             position = (self.positions or {}).get(name)
             columns = " and ".join(str(index + 1) for index in matches)
@@ -282,25 +284,25 @@ class Layout:
             indices.append(matches[0] if position is None else position - 1)
         return indices
 
-    def _read_parquet(self, path: Path, wanted: Sequence[str]) -> RawTable:
+    def _read_parquet(self, path: Path, needed_names: Sequence[str]) -> RawTable:
         import pyarrow
         import pyarrow.parquet
 
         try:
             with pyarrow.parquet.ParquetFile(path) as file:
                 names = list(file.schema_arrow.names)
-                missing = [name for name in wanted if name not in names]
+                missing = [name for name in needed_names if name not in names]
                 if missing:
                     raise UserError(
                         f"{path} has no column {missing[0]}.{did_you_mean(missing[0], names)} "
                         f"It has {_join_names(names)}."
                     )
-                indices = self._resolve_positions(path, names, wanted)
-                table = file.read(columns=list(dict.fromkeys(wanted)))
+                indices = self._resolve_positions(path, names, needed_names)
+                table = file.read(columns=list(dict.fromkeys(needed_names)))
         except (ValueError, OSError, TypeError, OverflowError, MemoryError, pyarrow.ArrowException) as error:
             raise UserError(f"{path} cannot be read as a Parquet file ({str(error)[:200]}).") from error
         cells = {}
-        for name, index in zip(wanted, indices, strict=True):
+        for name, index in zip(needed_names, indices, strict=True):
             # the table has only the wanted names; columns of the same name keep the order of the file
             same_name = [place for place, other in enumerate(table.schema.names) if other == name]
             column = table.column(same_name[names[:index].count(name)])
@@ -333,10 +335,10 @@ def _format_parquet_column(path: Path, name: str, column: Any, *, strip: bool) -
 
 def describe_first_line(rows: Iterator[tuple[int, list[str]]]) -> str:
     """Return a sentence on the first row: the column names, or only the number of cells if it may be data."""
-    first, second = ([cell.strip() for cell in next(rows, (0, []))[1]] for _ in range(2))
-    if any(map(_is_value, second)) and not any(map(_is_value, first)) and all(first):
-        return f"Its first line has {_join_names(first)}."
-    return f"Its first line has {len(first):,} cells, and may be a row of data."
+    names_of_first_line, second = ([cell.strip() for cell in next(rows, (0, []))[1]] for _ in range(2))
+    if any(map(_is_value, second)) and not any(map(_is_value, names_of_first_line)) and all(names_of_first_line):
+        return f"Its first line has {_join_names(names_of_first_line)}."
+    return f"Its first line has {len(names_of_first_line):,} cells, and may be a row of data."
 
 
 def _is_value(cell: str) -> bool:
@@ -346,11 +348,13 @@ def _is_value(cell: str) -> bool:
 
 def _join_names(names: Sequence[str], max_shown: int = 12) -> str:
     """Return names as a message has room for them."""
-    shown = ", ".join(shorten(name, 30)[1:-1] if len(name) <= 30 else shorten(name, 30) for name in names[:max_shown])
-    return shown + (f" and {len(names) - max_shown} more" if len(names) > max_shown else "")
+    shown_names = ", ".join(
+        shorten(name, 30)[1:-1] if len(name) <= 30 else shorten(name, 30) for name in names[:max_shown]
+    )
+    return shown_names + (f" and {len(names) - max_shown} more" if len(names) > max_shown else "")
 
 
-def _delimiter_hint(row: Sequence[str], delimiter: str) -> str:
+def _suggest_delimiter(row: Sequence[str], delimiter: str) -> str:
     """Return how to set the delimiter, if a row of one cell contains another one; else an empty string."""
     if len(row) > 1:
         return ""

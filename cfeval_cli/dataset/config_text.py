@@ -20,39 +20,39 @@ _SPLIT = "[0.8, 0.1, 0.1]    # shares of training, validation and test rows"
 def format_config(file: FileDescription, name: str, data_dir: Path) -> Iterator[str]:
     """Yield the lines of the config, with comments on settings and values."""
     if file.text is None:
-        yield "_target_: cfeval_cli.dataset.tabular.Table"
+        yield "_target_: cfeval_cli.dataset.tabular.TabularData"
         yield f"name: {_format_scalar(name)}"
         yield "file:"
-        yield from _file_lines(file.path, data_dir, "  ")
-        yield from _table_lines(file)
+        yield from _format_file(file.path, data_dir, "  ")
+        yield from _format_table(file)
     else:
         yield "_target_: cfeval_cli.dataset.text.Text"
         yield f"name: {_format_scalar(name)}"
-        yield from _text_lines(file, data_dir)
-    others = [] if file.text is None else [column for column in file.features if column.name != file.text]
-    excluded = [*file.excluded, *others]
-    if excluded:
+        yield from _format_text(file, data_dir)
+    other_names = [] if file.text is None else [column for column in file.features if column.name != file.text]
+    excluded_columns = [*file.excluded, *other_names]
+    if excluded_columns:
         yield "# Left out:"
-    for column in excluded:
+    for column in excluded_columns:
         name = escape_controls(column.name) or "(no name)"
         yield f"#   {name}: {escape_controls(column.exclusion_reason or 'no text')}"
 
 
-def _file_lines(path: Path, data_dir: Path, indent: str) -> Iterator[str]:
+def _format_file(path: Path, data_dir: Path, indent: str) -> Iterator[str]:
     """Yield the name of the file, and its folder unless that is the data folder."""
-    yield f"{indent}_target_: cfeval_cli.dataset.sources.File"
+    yield f"{indent}_target_: cfeval_cli.dataset.sources.DataFile"
     yield f"{indent}name: {_format_scalar(path.name)}"
     folder = path.absolute().parent
     if folder.resolve() == data_dir.absolute().resolve():
         return
     current = Path.cwd()
-    shown = folder.relative_to(current) if folder.is_relative_to(current) else folder
-    note = "" if shown == folder else "    # relative to the folder in which cfeval is started"
-    yield f"{indent}folder: {_format_scalar(str(shown))}{note}"
+    shown_path = folder.relative_to(current) if folder.is_relative_to(current) else folder
+    note = "" if shown_path == folder else "    # relative to the folder in which cfeval is started"
+    yield f"{indent}folder: {_format_scalar(str(shown_path))}{note}"
 
 
-def _table_lines(file: FileDescription) -> Iterator[str]:
-    yield from _label_lines(file)
+def _format_table(file: FileDescription) -> Iterator[str]:
+    yield from _format_label(file)
     yield "balance: false    # true: as many rows of each class as the smallest has"
     yield f"split: {_SPLIT}"
     if file.header:
@@ -61,7 +61,7 @@ def _table_lines(file: FileDescription) -> Iterator[str]:
     else:
         yield f"columns: {_format_list(file.names)}    # in the order of the file: give them better names"
         yield "header: false"
-    yield _delimiter_line(file)
+    yield _format_delimiter(file)
     yield "skip_lines: 0    # before the table begins"
     yield f"positions: {_format_mapping(file.positions)}    # of the columns whose name occurs twice, from 1"
     yield "immutable: []    # features that no search may change, such as [age, sex]"
@@ -69,7 +69,7 @@ def _table_lines(file: FileDescription) -> Iterator[str]:
     yield "only: null    # features that may change in one direction only, such as {age: up}"
     yield "candidates: 32    # values of a number that a search tries: quantiles of the training rows"
     yield f"missing: {_format_list(file.missing_markers)}    # cells that count as missing, besides empty ones"
-    for line in _suspected_missing_lines(file):
+    for line in _format_suspected_missing(file):
         yield f"# {line}"
     for line in file.warnings:
         yield f"# {escape_controls(line)}"
@@ -85,7 +85,7 @@ def _format_kind(column: ColumnDescription) -> str:
     return _format_mapping({"_target_": f"cfeval_cli.dataset.tabular.{column.kind.capitalize()}", **column.options})
 
 
-def _suspected_missing_lines(file: FileDescription) -> list[str]:
+def _format_suspected_missing(file: FileDescription) -> list[str]:
     """Return a question on numbers that may stand for a missing value, and the line that declares them missing."""
     if not file.suspected_missing:
         return []
@@ -105,7 +105,7 @@ def _suspected_missing_lines(file: FileDescription) -> list[str]:
     ]
 
 
-def _text_lines(file: FileDescription, data_dir: Path) -> Iterator[str]:
+def _format_text(file: FileDescription, data_dir: Path) -> Iterator[str]:
     from cfeval_cli.dataset.text import count_longest_text
 
     if file.text is None:
@@ -125,23 +125,23 @@ def _text_lines(file: FileDescription, data_dir: Path) -> Iterator[str]:
     yield "search_words: null    # number of frequent words that a search tries; null: all of the training texts"
     yield f"split: {_SPLIT}"
     yield "corpora:"
-    yield "  - _target_: cfeval_cli.dataset.text.Table"
+    yield "  - _target_: cfeval_cli.dataset.text.TextTable"
     yield "    file:"
-    yield from _file_lines(file.path, data_dir, "      ")
+    yield from _format_file(file.path, data_dir, "      ")
     yield f"    text: {_format_scalar(file.text)}"
     yield f"    label: {_format_scalar(file.label)}"
     yield f"    labels: {_format_list(file.classes)}    # values of the label, in the order of the classes"
     names = "null" if columns is None else _format_list(columns)
     yield f"    columns: {names}    # names in the order of the file, for a file without a header"
-    yield f"    {_delimiter_line(file)}"
+    yield f"    {_format_delimiter(file)}"
 
 
-def _label_lines(file: FileDescription) -> Iterator[str]:
+def _format_label(file: FileDescription) -> Iterator[str]:
     yield f"label: {_format_scalar(file.label)}"
     yield f"classes: {_format_list(file.classes)}    # of two the positive one last; {describe_class_counts(file)}"
 
 
-def _delimiter_line(file: FileDescription) -> str:
+def _format_delimiter(file: FileDescription) -> str:
     delimiter = "null" if file.delimiter in (None, ",") else _format_scalar(file.delimiter)
     return f"delimiter: {delimiter}    # null: detect"
 

@@ -99,7 +99,7 @@ class FileDescription:
     def warnings(self) -> list[str]:
         """What the user should know about the data, one line each."""
         columns = [] if self.text is not None else self.features
-        return [*self.notes, *(f"{short_name(column.name)}: {note}" for column in columns for note in column.notes)]
+        return [*self.notes, *(f"{shorten_name(column.name)}: {note}" for column in columns for note in column.notes)]
 
     @property
     def suspected_missing(self) -> dict[str, tuple[str, ...]]:
@@ -107,7 +107,7 @@ class FileDescription:
         return {column.name: column.suspected_missing for column in self.features if column.suspected_missing}
 
 
-def short_name(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return the name of a column as a message has room for it."""
     return name if len(name) <= 40 else shorten(name, 40)
 
@@ -132,12 +132,12 @@ def describe_file(path: Path, label: str, text: str | None = None) -> FileDescri
         raise UserError(
             f"{path}: {names.count(label)} columns are named {label}. Rename the one that is not the label."
         )
-    named = [name for name in dict.fromkeys(names) if name]
-    positions = {name: names.index(name) + 1 for name in named if names.count(name) > 1}
+    unique_names = [name for name in dict.fromkeys(names) if name]
+    positions = {name: names.index(name) + 1 for name in unique_names if names.count(name) > 1}
     layout = Layout(
         None if header else names, header, delimiter, positions=positions, max_cell_characters=_MAX_CELL_CHARACTERS
     )
-    table = layout.read(path, named)
+    table = layout.read(path, unique_names)
     classes, counts = _find_classes(table, label)
     columns = tuple(
         _describe_column(name, table.cells[name], table.cells[label]) for name in table.cells if name != label
@@ -163,8 +163,8 @@ def _find_problems(table: RawTable, label: str, columns: Sequence[ColumnDescript
     for group in _group_by_case(table.cells[label]):
         counts = " and ".join(f"{shorten(name)} ({table.cells[label].count(name):,} rows)" for name in group)
         notes.append(
-            f"{short_name(label)}: the labels {counts} differ by case only and are separate classes. If they mean the "
-            "same, write them alike in the data."
+            f"{shorten_name(label)}: the labels {counts} differ by case only and are separate classes. If they mean "
+            "the same, write them alike in the data."
         )
     first_with_cells: dict[int, str] = {}
     for column in columns:
@@ -174,7 +174,7 @@ def _find_problems(table: RawTable, label: str, columns: Sequence[ColumnDescript
         other = first_with_cells.setdefault(hash(tuple(cells)), column.name)
         if other != column.name and table.cells[other] == cells:
             notes.append(
-                f"{short_name(column.name)} has the same values as {short_name(other)}. Remove one of them from "
+                f"{shorten_name(column.name)} has the same values as {shorten_name(other)}. Remove one of them from "
                 "features: copies share their importance."
             )
     n_rows = len(table.row_numbers)
@@ -279,14 +279,14 @@ def _find_classes(table: RawTable, label: str) -> tuple[tuple[str | int | float,
     counts = Counter(cells)
     numbers = {cell: parse_number(cell) for cell in counts}
     if all(value is not None for value in numbers.values()):
-        merged: Counter[str | int | float] = Counter()
+        class_counts: Counter[str | int | float] = Counter()
         for cell, count in counts.items():
             value = float(numbers[cell] or 0)
-            merged[int(value) if value.is_integer() else value] += count
-        classes: list[str | int | float] = sorted(merged, key=float)
+            class_counts[int(value) if value.is_integer() else value] += count
+        classes: list[str | int | float] = sorted(class_counts, key=float)
     else:
-        merged = Counter(dict(counts))
-        classes = sorted(merged, key=lambda name: (str(name).lower() not in _NEGATIVE_CLASS_NAMES, str(name)))
+        class_counts = Counter(dict(counts))
+        classes = sorted(class_counts, key=lambda name: (str(name).lower() not in _NEGATIVE_CLASS_NAMES, str(name)))
     if len(classes) < 2:
         raise UserError(f"{table.path}: all rows are of one class in column {label}, {shorten(str(classes[0]))}.")
     if len(classes) > _MAX_CLASSES:
@@ -294,7 +294,7 @@ def _find_classes(table: RawTable, label: str) -> tuple[tuple[str | int | float,
             f"{table.path}: column {label} has {len(classes):,} different values, but a label has at most "
             f"{_MAX_CLASSES}. Classify ranges of a number, or choose another column."
         )
-    return tuple(classes), tuple(merged[value] for value in classes)
+    return tuple(classes), tuple(class_counts[value] for value in classes)
 
 
 def _describe_column(name: str, cells: Sequence[str], labels: Sequence[str]) -> ColumnDescription:
@@ -331,8 +331,8 @@ def _describe_category(
         reason = stray or f"texts, {len(counts):,} different in {n_present:,} rows: they identify rows"
         return ColumnDescription(name, exclusion_reason=reason, mean_words=mean_words)
     common = sorted(counts, key=lambda cell: (-counts[cell], cell))[:_MAX_SHOWN_VALUES]
-    shown = ", ".join(shorten(cell, 20)[1:-1] if len(cell) <= 20 else shorten(cell, 20) for cell in common)
-    more = f" and {len(counts) - _MAX_SHOWN_VALUES:,} more" * (len(counts) > _MAX_SHOWN_VALUES)
+    shown_values = ", ".join(shorten(cell, 20)[1:-1] if len(cell) <= 20 else shorten(cell, 20) for cell in common)
+    remark = f" and {len(counts) - _MAX_SHOWN_VALUES:,} more" * (len(counts) > _MAX_SHOWN_VALUES)
     notes = [stray] if stray else []
     if len(counts) > MAX_LEVELS and not stray:
         notes.append(
@@ -340,17 +340,19 @@ def _describe_category(
             "cfeval_cli.dataset.tabular.Category, groups: {other: […]}}), or remove it from features."
         )
     if groups := _group_by_case(list(counts)):
-        same = " and ".join(map(shorten, groups[0])) + f" (and {len(groups) - 1:,} more)" * (len(groups) > 1)
+        example = " and ".join(map(shorten, groups[0])) + f" (and {len(groups) - 1:,} more)" * (len(groups) > 1)
         notes.append(
-            f"{same} differ by case only and are separate levels. If they mean the same, write them alike in the data."
+            f"{example} differ by case only and are separate levels. If they mean the same, write them alike in "
+            "the data."
         )
     return ColumnDescription(
-        name, "category", f"{shown}{more}{_missing_note(n_missing)}", missing_markers=markers, mean_words=mean_words,
+        name, "category", f"{shown_values}{remark}{_describe_missing(n_missing)}",
+        missing_markers=markers, mean_words=mean_words,
         notes=tuple(notes),
     )  # fmt: skip
 
 
-def _missing_note(n_missing: int) -> str:
+def _describe_missing(n_missing: int) -> str:
     return f"; {n_missing:,} missing" * bool(n_missing)
 
 
@@ -363,9 +365,9 @@ def _describe_numbers(
     notes = []
     if infinite:
         n_infinite = sum(counts[cell] for cell in infinite)
-        shown = ", ".join(shorten(cell, 20) for cell in infinite[:_MAX_SHOWN_VALUES])
+        shown_values = ", ".join(shorten(cell, 20) for cell in infinite[:_MAX_SHOWN_VALUES])
         verb = "cells count" if n_infinite > 1 else "cell counts"
-        notes.append(f"{n_infinite:,} infinite {verb} as missing ({shown}).")
+        notes.append(f"{n_infinite:,} infinite {verb} as missing ({shown_values}).")
         n_missing += n_infinite
     kind, options = "number", dict[str, str]()
     plain: dict[str, str] = {cell: cell for cell in finite}
@@ -376,8 +378,8 @@ def _describe_numbers(
         amounts = {cell: amount for cell in finite if (amount := parse_amount(cell, decimal))}
         units = sorted({unit for _, unit in amounts.values()})
         if len([unit for unit in units if unit]) > 1 or units == ["", "%"]:
-            shown = ", ".join(unit or "none" for unit in units)
-            reason = f"numbers in different units ({shown}): convert them to one"
+            shown_values = ", ".join(unit or "none" for unit in units)
+            reason = f"numbers in different units ({shown_values}): convert them to one"
             return ColumnDescription(name, exclusion_reason=reason)
         plain = {cell: text for cell, (text, _) in amounts.items()}
         kind, options = "amount", {"decimal": decimal} if decimal != "." else {}
@@ -389,7 +391,7 @@ def _describe_numbers(
         return None
     if not n_missing and _is_identifier(name, numbers, n_rows):
         return ColumnDescription(name, exclusion_reason="an identifier: a whole number of its own for every row")
-    summary = f"{numbers[0]:.6g} to {numbers[-1]:.6g}, {len(numbers):,} different{_missing_note(n_missing)}"
+    summary = f"{numbers[0]:.6g} to {numbers[-1]:.6g}, {len(numbers):,} different{_describe_missing(n_missing)}"
     return ColumnDescription(
         name, kind, summary, missing_markers=(*markers, *infinite),
         suspected_missing=_find_suspected_missing(numbers, finite) if kind == "number" else (),
@@ -422,7 +424,7 @@ def _describe_dates(
     days = readings[forms[0]]
     first, last = min(counts, key=lambda cell: days[cell]), max(counts, key=lambda cell: days[cell])
     return ColumnDescription(
-        name, "date", f"{first} to {last}, {len(set(days.values())):,} different{_missing_note(n_missing)}",
+        name, "date", f"{first} to {last}, {len(set(days.values())):,} different{_describe_missing(n_missing)}",
         missing_markers=markers, options={} if forms[0] is None else {"format": forms[0]},
         notes=(f"dates, read as days since 1970-01-01: {shorten(example)} is {days[example]:.12g}.",),
     )  # fmt: skip
@@ -436,10 +438,12 @@ def _describe_stray_cells(counts: Mapping[str, int]) -> str:
         stray, kinds, read_as = _find_unreadable_dates(counts), "date", "dates"
     if len(counts) - len(stray) < max(_MIN_READABLE_SHARE * len(counts), 3):
         return ""
-    shown = ", ".join(shorten(cell, 20) for cell in stray[:_MAX_SHOWN_VALUES]) + " …" * (len(stray) > _MAX_SHOWN_VALUES)
+    shown_values = ", ".join(shorten(cell, 20) for cell in stray[:_MAX_SHOWN_VALUES]) + " …" * (
+        len(stray) > _MAX_SHOWN_VALUES
+    )
     return (
-        f"{read_as} except {shown}: not read as {read_as}. If that means missing, add it to missing and use the kind "
-        f"{kinds}."
+        f"{read_as} except {shown_values}: not read as {read_as}. If that means missing, add it to missing and use "
+        f"the kind {kinds}."
     )
 
 
@@ -484,5 +488,5 @@ def _find_suspected_missing(numbers: Sequence[float], counts: Mapping[str, int])
 def _find_text_column(columns: Sequence[ColumnDescription]) -> str | None:
     """Return the only column of texts of a file without other features; None for other files."""
     texts = [column for column in columns if column.mean_words]
-    others = [column for column in columns if column.kind and not column.mean_words]
-    return texts[0].name if len(texts) == 1 and not others else None
+    other_columns = [column for column in columns if column.kind and not column.mean_words]
+    return texts[0].name if len(texts) == 1 and not other_columns else None

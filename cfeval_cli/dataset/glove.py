@@ -11,7 +11,7 @@ import numpy as np
 
 from cfeval_cli.core import Floats, npy
 from cfeval_cli.core.files import hash_file
-from cfeval_cli.dataset.sources import File, find_files
+from cfeval_cli.dataset.sources import DataFile, find_files
 from cfeval_cli.errors import UserError
 
 _MAX_COMPONENT = 1e10  # no word vector has a larger number; a broken file may
@@ -23,12 +23,12 @@ _MAX_LINE_CHARACTERS = 1 << 20
 class Glove:
     """Word vectors of a vocabulary."""
 
-    table: File  # .npy, float32 (words, d)
-    index: File  # .parquet with the words in the table's order
+    table: DataFile  # .npy, float32 (words, d)
+    index: DataFile  # .parquet with the words in the table's order
     title: str
     path: str | None = None  # a text file, "word number number …" a line, instead of the two above
 
-    def files(self) -> list[File]:
+    def files(self) -> list[DataFile]:
         """Return the files that are needed."""
         return [] if self.path else [self.table, self.index]
 
@@ -60,13 +60,13 @@ class Glove:
         # a vector that is not finite makes the mean so
         if not (len(table) and (np.abs(mean) < _MAX_COMPONENT).all()):
             raise UserError(f"{table_file.path} has no vectors, or some that are not finite.")
-        wanted = set(words)
-        row_of = {name: i for i, name in enumerate(names) if name in wanted}
+        needed_words = set(words)
+        row_of = {name: i for i, name in enumerate(names) if name in needed_words}
         return {word: table[i].astype(float) for word, i in row_of.items()}, mean, self.title, table_file.sha256
 
     def _read_text(self, path: Path, words: Sequence[str]) -> _ReadVectors:
         """Read line by line: a file of gigabytes needs no more memory than the vocabulary."""
-        wanted, vectors = set(words), {}
+        needed_words, vectors = set(words), {}
         total, n_lines, dim = np.zeros(0), 0, 0
         try:
             with path.open(encoding="utf-8-sig", newline="\n") as stream:
@@ -81,7 +81,7 @@ class Glove:
                         )
                     total = vector.copy() if n_lines == 0 else total + vector
                     n_lines += 1
-                    if word in wanted:
+                    if word in needed_words:
                         vectors[word] = vector
             sha256 = hash_file(path)
         except OSError as error:
@@ -117,9 +117,9 @@ def _parse_line(line: str, dim: int) -> tuple[str, Floats | None]:
     except ValueError:
         return word, None
     is_valid = 0 < dim == len(vector) and bool((np.abs(vector) < _MAX_COMPONENT).all())
-    last = word.rpartition(" ")[2]
+    last_value = word.rpartition(" ")[2]
     # a word such as 1984 may be a number, but a word of several tokens that ends with one has a number too many
-    if last != word and _is_number(last):
+    if last_value != word and _is_number(last_value):
         is_valid = False
     return word, vector if is_valid else None
 

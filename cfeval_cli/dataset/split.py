@@ -50,9 +50,9 @@ def check_predefined_split(split: Mapping[str, Any]) -> None:
     if not by_column and "train" in split:
         raise ValueError("split.train does not go with a split by files: dataset.file has the training rows")
     values = [str(value) for part in PARTS for value in get_part_values(split, part)]
-    repeated = [value for value in values if values.count(value) > 1]
-    if by_column and repeated:
-        raise ValueError(f"split names {repeated[0]} twice: a row belongs to one part")
+    duplicates = [value for value in values if values.count(value) > 1]
+    if by_column and duplicates:
+        raise ValueError(f"split names {duplicates[0]} twice: a row belongs to one part")
     if isinstance(split.get("validation"), float):
         check_float("split.validation", split["validation"], 0, 1, open_low=True)
 

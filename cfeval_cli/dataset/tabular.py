@@ -24,7 +24,7 @@ from cfeval_cli.dataset.cells import (
     parse_date,
     parse_number,
 )
-from cfeval_cli.dataset.sources import File, VerifiedFile, find_files
+from cfeval_cli.dataset.sources import DataFile, VerifiedFile, find_files
 from cfeval_cli.dataset.split import (
     PARTS,
     check_predefined_split,
@@ -167,15 +167,15 @@ class Tiers(ColumnEncoder):
         return codes, _add_missing(feature, codes), {"median": median}
 
 
-_FILE_SPLIT_TYPES = (File, float, type(None))  # of a part in a split by files: a file, a share, or not given
+_FILE_SPLIT_TYPES = (DataFile, float, type(None))  # of a part in a split by files: a file, a share, or not given
 
 
 @dataclass(frozen=True)
-class Table:
+class TabularData:
     """A CSV or Parquet file with a label of two or more classes."""
 
     name: str
-    file: File
+    file: DataFile
     features: Mapping[str, ColumnEncoder | str]  # by column; a kind such as number stands for its class
     label: str
     classes: Sequence[Any]  # values of the label; of two classes the positive one is last
@@ -195,8 +195,8 @@ class Table:
     def __post_init__(self) -> None:
         if self.label in self.features:
             raise ValueError(f"features contains the label, {self.label}, so the model would see it. Remove it")
-        named = (*self.features, self.label, *([self._split_column] if self._split_column else []))
-        missing = [] if self.columns is None else [name for name in named if name not in self.columns]
+        names = (*self.features, self.label, *([self._split_column] if self._split_column else []))
+        missing = [] if self.columns is None else [name for name in names if name not in self.columns]
         if missing:
             raise ValueError(f"columns does not list {', '.join(missing)}")
         if self.columns is None and self.header is False:
@@ -259,7 +259,7 @@ class Table:
             if name in self.immutable:
                 raise ValueError(f"{name} is in immutable and in only ({direction}). Remove it from one of the two")
 
-    def _constrain(self, feature: Feature) -> Feature:
+    def _apply_constraints(self, feature: Feature) -> Feature:
         """Return the feature with the changes that `immutable` and `only` allow."""
         if feature.name in self.immutable:
             return replace(feature, allowed_change="none")
@@ -279,11 +279,11 @@ class Table:
         return self.split.get("column") if isinstance(self.split, Mapping) else None
 
     @property
-    def _files(self) -> list[File]:
+    def _files(self) -> list[DataFile]:
         """The file of all rows, or the files of the parts."""
         if not isinstance(self.split, Mapping) or self._split_column:
             return [self.file]
-        return [self.file, *(file for part in PARTS[1:] if isinstance(file := self.split.get(part), File))]
+        return [self.file, *(file for part in PARTS[1:] if isinstance(file := self.split.get(part), DataFile))]
 
     def fetch(self, data_dir: Path) -> list[VerifiedFile]:
         """Find the files of the table; fetch those that are missing."""
@@ -293,17 +293,17 @@ class Table:
         """Read the files, encode the columns on all rows, balance without replacement, and split."""
         files = self.fetch(data_dir)
         layout = Layout(self.columns, self.header, self.delimiter, self.skip_lines, self.positions)
-        wanted = [*self.features, self.label, *([self._split_column] if self._split_column else [])]
-        rows = _JoinedTables([layout.read(file.path, wanted) for file in files])
+        needed_columns = [*self.features, self.label, *([self._split_column] if self._split_column else [])]
+        rows = _JoinedTables([layout.read(file.path, needed_columns) for file in files])
         labels = self._encode_labels(rows)
         columns, features, fitted = [], [], {}
         for name, kind in self.features.items():
             codes, feature, column_fitted = self._encode_column(rows, name, _make_encoder(name, kind))
             columns.append(codes)
-            features.append(self._constrain(feature))
+            features.append(self._apply_constraints(feature))
             fitted[name] = dict(column_fitted)
         table = np.stack(columns, axis=1)
-        row_ids = self._balance(labels, seed) if self.balance else np.arange(len(labels))
+        row_ids = self._balance_classes(labels, seed) if self.balance else np.arange(len(labels))
         train, validation, test = self._split_rows(rows, row_ids, seed)
         if not (len(train) and len(validation) and len(test)):
             raise UserError(f"{rows.path}: {len(row_ids)} rows are too few for a split {self._describe_split()}.")
@@ -344,7 +344,7 @@ class Table:
         try:
             encoded = encoder.encode(name, cells)
         except _InvalidCell as invalid:
-            position, hint = rows.describe_position(invalid.row), rows.header_hint(invalid.row)
+            position, hint = rows.describe_position(invalid.row), rows.suggest_header(invalid.row)
             raise UserError(f"{position}, column {name}: {invalid.reason}{hint}") from None
         # an explainer could select a constant column, but no search could change it
         if len(np.unique(encoded[0])) < 2:
@@ -364,7 +364,7 @@ class Table:
             values = {part: get_part_values(self.split, part) for part in PARTS}
             part_of_row = self._assign_parts(rows, self._split_column, values)
         else:
-            parts = [i for i, part in enumerate(PARTS) if i == 0 or isinstance(self.split.get(part), File)]
+            parts = [i for i, part in enumerate(PARTS) if i == 0 or isinstance(self.split.get(part), DataFile)]
             part_of_row = np.repeat(parts, [len(table.row_numbers) for table in rows.tables])
         train, validation, test = (row_ids[part_of_row[row_ids] == i] for i in range(3))
         if not len(validation) and len(train) > 1:
@@ -382,7 +382,7 @@ class Table:
                 options = ", ".join(str(value) for value, _ in pairs)
                 raise UserError(
                     f"{rows.describe_position(row)}, column {column}: {shorten(cell)} is none of {options}, the values "
-                    f"in dataset.split.{rows.header_hint(row)}"
+                    f"in dataset.split.{rows.suggest_header(row)}"
                 )
         part_of = {cell: PARTS.index(pairs[index][1]) for cell, index in matches.items() if index is not None}
         return np.array([part_of[cell] for cell in cells])
@@ -418,7 +418,7 @@ class Table:
                 values = f" The column has {', '.join(map(shorten, distinct[:5]))}{' …' * (len(distinct) > 5)}."
                 raise UserError(
                     f"{rows.describe_position(row)}, column {self.label}: {shorten(cell)} is not one of "
-                    f"dataset.classes {list(self.classes)}.{values}{rows.header_hint(row)}"
+                    f"dataset.classes {list(self.classes)}.{values}{rows.suggest_header(row)}"
                 )
         labels = np.array([class_of[cell] for cell in cells], dtype=np.int64)
         missing = [str(name) for i, name in enumerate(self.classes) if not (labels == i).any()]
@@ -428,12 +428,14 @@ class Table:
             raise UserError(f"{rows.path}: no row is of class {', '.join(missing)} in column {self.label}.")
         return labels
 
-    def _balance(self, labels: Ints, seed: int) -> Ints:
+    def _balance_classes(self, labels: Ints, seed: int) -> Ints:
         """Draw rows without replacement, as many of each class as the smallest class has."""
         size = np.bincount(labels, minlength=len(self.classes)).min()
         rng = make_stream(seed, "dataset.balance")
-        drawn = [rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in range(len(self.classes))]
-        return np.sort(np.concatenate(drawn))
+        sample = [
+            rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in range(len(self.classes))
+        ]
+        return np.sort(np.concatenate(sample))
 
 
 @dataclass(frozen=True)
@@ -463,7 +465,7 @@ class _JoinedTables:
         table, own_row = self._find_row(row)
         return table.describe_position(own_row)
 
-    def header_hint(self, row: int) -> str:
+    def suggest_header(self, row: int) -> str:
         """Return how to set `header`, if an invalid row is a header that was read as data; else an empty string."""
         table, own_row = self._find_row(row)
         is_header = own_row == 0 and table.starts_with_header
@@ -506,12 +508,14 @@ def _parse_numbers(cells: ColumnCells) -> tuple[Floats, Bools]:
     number_of = {cell: 0.0 if cell is None else parse_number(cell) for cell in set(cells)}  # parses each text once
     for row, cell in enumerate(cells):
         if number_of[cell] is None and cell is not None:
-            raise _InvalidCell(row, f"{shorten(cell)} is not a number such as 12, -0.5 or 1e6.{_number_hint(cell)}")
+            raise _InvalidCell(
+                row, f"{shorten(cell)} is not a number such as 12, -0.5 or 1e6.{_suggest_number_kind(cell)}"
+            )
     numbers = np.array([number_of[cell] for cell in cells], dtype=float)
     return numbers, np.array([cell is not None for cell in cells], dtype=bool)
 
 
-def _number_hint(cell: str) -> str:
+def _suggest_number_kind(cell: str) -> str:
     """Return how to read a cell that is almost a number; empty if there is no way."""
     if is_infinite(cell):
         return f" To count it as missing, add it to dataset.missing: [{cell}]."

@@ -16,7 +16,7 @@ import numpy as np
 from cfeval_cli.core import ABSENT, Codes, Dataset, Feature, Ints, Spellings, Split
 from cfeval_cli.dataset.cells import Layout, make_matcher
 from cfeval_cli.dataset.glove import Glove
-from cfeval_cli.dataset.sources import File, VerifiedFile, find_files
+from cfeval_cli.dataset.sources import DataFile, VerifiedFile, find_files
 from cfeval_cli.dataset.split import check_shares, split_by_shares
 from cfeval_cli.errors import UserError, check_int, check_option, shorten
 from cfeval_cli.seeding import make_stream
@@ -33,7 +33,7 @@ class Corpus(Protocol):
 
     rows: int | None  # of the complete corpus, if known
 
-    def files(self) -> list[File]:
+    def files(self) -> list[DataFile]:
         """Return the files of the corpus."""
         ...
 
@@ -46,11 +46,11 @@ class Corpus(Protocol):
 class Lines:
     """One file for each class with one sentence a line; empty lines and lines that are not UTF-8 are left out."""
 
-    negative: File
-    positive: File
+    negative: DataFile
+    positive: DataFile
     rows: int
 
-    def files(self) -> list[File]:
+    def files(self) -> list[DataFile]:
         """Return both files."""
         return [self.negative, self.positive]
 
@@ -64,10 +64,10 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A CSV, TSV or Parquet file with a column of texts and a column of labels."""
 
-    file: File
+    file: DataFile
     source: str | None = None  # value of the column `source` in the rows to read; None: all rows
     rows: int | None = None  # of the complete file; None: as many as there are
     text: str = "text"  # name of the column of texts
@@ -77,7 +77,7 @@ class Table:
     delimiter: str | None = None  # None: detect
     latin: bool = False  # whether the UTF-8 texts were decoded as Latin-1 when the file was made
 
-    def files(self) -> list[File]:
+    def files(self) -> list[DataFile]:
         """Return the only file."""
         return [self.file]
 
@@ -150,7 +150,7 @@ class Text:
         values = (*vocabulary, UNKNOWN)
         candidates = np.arange(min(len(vocabulary), self.search_words or len(vocabulary)), dtype=np.int32)
         label_array = np.array(labels, dtype=np.int64)
-        spellings, spelled = _encode_spellings(original_texts, row_ids, set(parts[2].tolist()), codes, values)
+        spellings, spelled_codes = _encode_spellings(original_texts, row_ids, set(parts[2].tolist()), codes, values)
         if n_cut := sum(original_texts[i].is_cut for i in row_ids):
             log.warning(
                 "%s: %s of %s texts have more than max_tokens=%s words. The words after these are never features: no "
@@ -159,7 +159,9 @@ class Text:
                 self.name, f"{n_cut:,}", f"{len(row_ids):,}", self.max_tokens,
             )  # fmt: skip
         train, validation, test = (
-            Split(part, codes[part], label_array[part], tuple(original_texts[i].text for i in part), spelled[part])
+            Split(
+                part, codes[part], label_array[part], tuple(original_texts[i].text for i in part), spelled_codes[part]
+            )
             for part in parts
         )
         file_names = ", ".join(file.path.name for file in files)
@@ -217,9 +219,9 @@ class Text:
             raise UserError(f"{files}: labels has more values than dataset.classes, {list(self.classes)}.")
         missing = [str(name) for i, name in enumerate(self.classes) if i not in set(labels)]
         if missing:
-            both = "both" if len(self.classes) == 2 else "all"
+            quantifier = "both" if len(self.classes) == 2 else "all"
             raise UserError(
-                f"{files}: sentences of {both} classes are needed, and there are none of {' or '.join(missing)}."
+                f"{files}: sentences of {quantifier} classes are needed, and there are none of {' or '.join(missing)}."
             )
         longest = max(map(len, sentences))
         if longest > _MAX_WORDS:
@@ -307,14 +309,18 @@ class _OriginalText:
 
 
 def _encode_spellings(
-    original_texts: Sequence[_OriginalText], rows: Ints, explained: Container[int], codes: Codes, values: Sequence[str]
+    original_texts: Sequence[_OriginalText],
+    rows: Ints,
+    editable_rows: Container[int],
+    codes: Codes,
+    values: Sequence[str],
 ) -> tuple[Spellings, Codes]:
     """Return codes for the distinct original words that differ from the vocabulary, and all texts in these codes.
 
     In a cut text the last word also carries the rest of the text. If the text may be explained, and edited, each word
     does.
     """
-    spelled = codes.copy()
+    spelled_codes = codes.copy()
     unknown, spelling_codes = len(values) - 1, dict[tuple[str, int, int, int], int]()
     vocabulary_codes, separators = list[int](), dict[str | None, int]({None: 0})  # None: the default separator
     for i in rows.tolist():
@@ -327,18 +333,18 @@ def _encode_spellings(
             0 if text == ("" if j in (0, last) else " ") else separators.setdefault(text, len(separators))
             for j, text in enumerate(original_texts[i].separators)
         ]
-        rest = 0
-        if original_texts[i].is_cut and i in explained:
-            rest, between[last] = between[last], 0
+        remaining = 0
+        if original_texts[i].is_cut and i in editable_rows:
+            remaining, between[last] = between[last], 0
         for j, word in enumerate(words):
-            around = (between[j], between[j + 1], rest)
+            around = (between[j], between[j + 1], remaining)
             if around == (0, 0, 0) and word == plain[j] and codes[i, j] != unknown:
                 continue
             key = (word, *around)
             if key not in spelling_codes:
                 spelling_codes[key] = len(values) + len(spelling_codes)
                 vocabulary_codes.append(int(codes[i, j]))
-            spelled[i, j] = spelling_codes[key]
+            spelled_codes[i, j] = spelling_codes[key]
     before, after, rest_after = (np.array([key[k] for key in spelling_codes], dtype=np.int32) for k in (1, 2, 3))
     return Spellings(
         first=len(values),
@@ -348,7 +354,7 @@ def _encode_spellings(
         after=after,
         rest=rest_after,
         separators=(" ", *(text for text in separators if text is not None)),
-    ), spelled
+    ), spelled_codes
 
 
 def count_longest_text(path: Path, text: str, columns: Sequence[str] | None, delimiter: str | None) -> int:

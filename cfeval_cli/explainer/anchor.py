@@ -81,7 +81,7 @@ class Anchor(Explainer):
                     return holds, model.predict_labels(make_rows()) == label
 
                 coverage, _ = draw([], n_coverage)
-                rules.append(_merge_repeated([(int(features[part]), p) for part, p in search.find(sample, coverage)]))
+                rules.append(_merge_duplicates([(int(features[part]), p) for part, p in search.find(sample, coverage)]))
             return Explanation.from_lists(rules)
 
         return explain
@@ -104,15 +104,15 @@ def _prepare_table(dataset: Dataset) -> PrepareDraw:
     return _TableSampler(train, bins, {j: table.count_cuts(j) for j in bins}).prepare
 
 
-def _merge_repeated(rule: Rule) -> Rule:
+def _merge_duplicates(rule: Rule) -> Rule:
     """Return each feature once; the precision of a second bound of a number counts for the feature before it."""
-    merged: Rule = []
+    rules_without_duplicates: Rule = []
     for feature, precision in rule:
-        if any(feature == earlier for earlier, _ in merged):
-            merged[-1] = (merged[-1][0], precision)
+        if any(feature == earlier for earlier, _ in rules_without_duplicates):
+            rules_without_duplicates[-1] = (rules_without_duplicates[-1][0], precision)
         else:
-            merged.append((feature, precision))
-    return merged
+            rules_without_duplicates.append((feature, precision))
+    return rules_without_duplicates
 
 
 @dataclass(frozen=True)
@@ -152,26 +152,28 @@ class _TableSampler:
                 holds_in_train[:, i] = (self.train_bins[j] <= parts[i].cut) == parts[i].is_below
 
         def draw(rule: list[int], size: int) -> tuple[Bools, MakeRows]:
-            drawn = random.randint(0, len(self.train), size)
-            holds = holds_in_train.take(drawn, axis=0)
+            draws = random.randint(0, len(self.train), size)
+            holds = holds_in_train.take(draws, axis=0)
             holds[:, rule] = True
             fixed = [parts[i].feature for i in rule if parts[i].cut < 0]
-            replaced: list[tuple[int, Ints, Codes]] = []  # numbers that violate the rule: feature, samples, new values
+            is_replaced: list[
+                tuple[int, Ints, Codes]
+            ] = []  # numbers that violate the rule: feature, samples, new values
             for j, (above, at_most) in _find_ranges([parts[i] for i in rule]).items():
-                bins = self.train_bins[j].take(drawn)
-                outside = np.flatnonzero((bins <= above) | (bins > at_most))
-                if not len(outside):
+                bins = self.train_bins[j].take(draws)
+                values_outside = np.flatnonzero((bins <= above) | (bins > at_most))
+                if not len(values_outside):
                     continue
-                new = self._draw_values(j, above, at_most, len(outside), int(codes[j]), random)
-                replaced.append((j, outside, new))
+                new = self._draw_values(j, above, at_most, len(values_outside), int(codes[j]), random)
+                is_replaced.append((j, values_outside, new))
                 for i in number_parts[j]:
-                    holds[outside, i] = (self.bins[j][new] <= parts[i].cut) == parts[i].is_below
+                    holds[values_outside, i] = (self.bins[j][new] <= parts[i].cut) == parts[i].is_below
 
             def make_rows() -> Codes:
-                rows: Codes = self.train.take(drawn, axis=0)
+                rows: Codes = self.train.take(draws, axis=0)
                 rows[:, fixed] = codes[fixed]
-                for j, outside, new in replaced:
-                    rows[outside, j] = new
+                for j, values_outside, new in is_replaced:
+                    rows[values_outside, j] = new
                 return rows
 
             return holds, make_rows

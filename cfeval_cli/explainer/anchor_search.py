@@ -92,9 +92,9 @@ class AnchorSearch:
         while True:
             rate = _compute_exploration_rate(len(rules), rounds, self.delta)
             order: list[int] = np.argsort(means).tolist()  # as in the package: the sort decides between equal rules
-            leader, others = order[-1], order[:-1]
-            highs = [compute_upper_bound(means[i], rate / rules[i].size) for i in others]
-            rival = others[highs.index(max(highs))]
+            leader, other_parts = order[-1], order[:-1]
+            highs = [compute_upper_bound(means[i], rate / rules[i].size) for i in other_parts]
+            rival = other_parts[highs.index(max(highs))]
             low = compute_lower_bound(means[leader], rate / rules[leader].size)
             if max(highs) - low <= self.tau:
                 return rules[leader]
@@ -187,12 +187,12 @@ def compute_lower_bound(share: float, level: float) -> float:
 def _bisect(share: float, far: float, level: float) -> float:
     """Return the end of the last interval, between the share and a point far from it, that is beyond the level."""
     p = min(LARGEST_SHARE, max(SMALLEST_SHARE, share))
-    rest, near = 1.0 - p, share
+    remaining, near = 1.0 - p, share
     for _ in range(BISECTIONS):
         middle = (near + far) / 2.0
         q = middle if SMALLEST_SHARE < middle < LARGEST_SHARE else min(LARGEST_SHARE, max(SMALLEST_SHARE, middle))
         # Inlined, because searches spend a third of their time here.
-        if p * log(p / q) + rest * log(rest / (1.0 - q)) > level:
+        if p * log(p / q) + remaining * log(remaining / (1.0 - q)) > level:
             far = middle
         else:
             near = middle

@@ -11,7 +11,7 @@ _MAX_BATCH_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Constant(Explainer):
+class ConstantScores(Explainer):
     """Features by their mean importance over the training rows, the same for all instances."""
 
     truth: Truth

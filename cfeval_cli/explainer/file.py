@@ -108,10 +108,10 @@ def _list_files(paths: Sequence[str]) -> list[Path]:
     for text in paths:
         path = Path(text).expanduser()
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
-            if not inside:
+            files_inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+            if not files_inside:
                 raise ValueError(f"path: the folder {text} has no file of {', '.join(SUFFIXES)}")
-            files += inside
+            files += files_inside
         elif path.is_file():
             if path.suffix.lower() not in SUFFIXES:
                 raise ValueError(f"path: {text} is not one of {', '.join(SUFFIXES)}")

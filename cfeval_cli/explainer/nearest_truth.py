@@ -54,8 +54,8 @@ class NearestTruth(Explainer):
         def explain(batch: Batch) -> Explanation:
             rows = neighbours.find_nearest(batch.codes)
             codes = train.codes[rows]
-            others = Rows(train.ids[rows], codes, model.predict_labels(codes))
-            importance = self.truth.compute_importance(dataset, model, others)
+            candidates = Rows(train.ids[rows], codes, model.predict_labels(codes))
+            importance = self.truth.compute_importance(dataset, model, candidates)
             return Explanation.from_scores(importance, np.ones(importance.shape, dtype=bool))
 
         return explain

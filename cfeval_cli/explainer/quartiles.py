@@ -61,14 +61,14 @@ def bin_table(dataset: Dataset) -> BinnedTable:
     for j, axis in axes.items():
         train[:, j] = axis[dataset.train.codes[:, j]]
 
-    class Quartiles(QuartileDiscretizer):  # type: ignore[misc]
+    class TrainingQuartiles(QuartileDiscretizer):  # type: ignore[misc]
         """Quartiles, with a bin for missing values."""
 
         def bins(self, data: Floats, labels: object) -> list[Floats]:
             return [_compute_cuts(dataset, j, axes[j], data[:, j]) for j in self.to_discretize]
 
     names = [feature.name for feature in dataset.features]
-    discretizer = Quartiles(train, [j for j in range(dataset.n_features) if j not in axes], names)
+    discretizer = TrainingQuartiles(train, [j for j in range(dataset.n_features) if j not in axes], names)
     for j in axes:
         missing, codes = dataset.features[j].missing_code, dataset.train.codes[:, j]
         if missing is not None and (codes != missing).any():  # the last bin of numbers ends at the largest one

@@ -75,8 +75,8 @@ class _Problems:
 
 def _suggest(word: str, options: Sequence[str]) -> str:
     """Return a question with the options that a misspelt word may mean, whatever its capitals."""
-    same = [option for option in options if option.lower() == word.lower()]
-    return did_you_mean(same[0] if same else word, same or options).replace(" Did", "; did", 1)
+    matches = [option for option in options if option.lower() == word.lower()]
+    return did_you_mean(matches[0] if matches else word, matches or options).replace(" Did", "; did", 1)
 
 
 def _read_table(file: Path) -> pd.DataFrame:

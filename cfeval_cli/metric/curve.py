@@ -31,7 +31,7 @@ class ErasureCurveMetric(ErasureMetric):
         for share in self.shares:
             check_float("shares", share, 0, 1, open_low=True)
 
-    def count_removed(self, inputs: MetricInput, rows: Ints) -> Ints:
+    def count_removals_per_point(self, inputs: MetricInput, rows: Ints) -> Ints:
         """Return how many features (n, P) are removed at each point of the curve; 0 where an instance lacks a point."""
         n_present = (inputs.codes[rows] != ABSENT).sum(axis=1)[:, None]
         if inputs.dataset.padded:
@@ -48,13 +48,13 @@ class ErasureCurveMetric(ErasureMetric):
         At a point of i features, the first i are removed, or with `keep` all others. `ranks` (n, M) are the positions
         of the features in the order. If the order has fewer features than a point, all of them are removed.
         """
-        n_removed = self.count_removed(inputs, rows)
+        n_removed = self.count_removals_per_point(inputs, rows)
         instances, points = np.nonzero(n_removed)
         is_first: Bools = ranks[instances] < n_removed[instances, points][:, None]
-        left = compute_erasure(inputs, fitted, rows[instances], ~is_first if keep else is_first).probability
-        if inputs.probability is None or left is None:
+        probability = compute_erasure(inputs, fitted, rows[instances], ~is_first if keep else is_first).probability
+        if inputs.probability is None or probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        totals = np.bincount(instances, inputs.probability[rows[instances]] - left, minlength=len(rows))
+        totals = np.bincount(instances, inputs.probability[rows[instances]] - probability, minlength=len(rows))
         return np.asarray(totals / np.maximum(1, np.count_nonzero(n_removed, axis=1)))
 
 

@@ -58,21 +58,21 @@ class EditsToFlip(Metric):
         """Return how many features (n,) the search edits until the label changes."""
         n_edits, codes = np.full(len(inputs), max_edits + 1.0), inputs.codes.copy()
         probability = np.array(inputs.probability)
-        unflipped = np.arange(len(inputs))
+        pending = np.arange(len(inputs))
         for step, column in enumerate(explanation.top_k(max_edits).T):
-            unflipped = unflipped[column[unflipped] != NO_FEATURE]
-            features = column[unflipped]
+            pending = pending[column[pending] != NO_FEATURE]
+            features = column[pending]
             if step:
-                own = inputs.codes[unflipped, features]
-                labels = inputs.labels[unflipped]
+                own_codes = inputs.codes[pending, features]
+                labels = inputs.labels[pending]
                 edit = find_best_edit(
-                    inputs.dataset, inputs.model, codes[unflipped], labels, own, features, self.values
+                    inputs.dataset, inputs.model, codes[pending], labels, own_codes, features, self.values
                 )
             else:
-                edit = find_single_edit(inputs, unflipped, features, self.values)
-            n_edits[unflipped[edit.flips]] = step + 1
-            is_lower = edit.probability < probability[unflipped]
-            rows = unflipped[is_lower]
+                edit = find_single_edit(inputs, pending, features, self.values)
+            n_edits[pending[edit.flips]] = step + 1
+            is_lower = edit.probability < probability[pending]
+            rows = pending[is_lower]
             codes[rows, features[is_lower]], probability[rows] = edit.value[is_lower], edit.probability[is_lower]
-            unflipped = unflipped[~edit.flips]
+            pending = pending[~edit.flips]
         return n_edits

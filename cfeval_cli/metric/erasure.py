@@ -84,5 +84,7 @@ def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_r
 
     has_probability = inputs.probability is not None and inputs.model.access >= Access.PROBABILITY
     about = f"{fitted.removal!r}, {'probabilities' if has_probability else 'labels'}"
-    flips, left, apart = inputs.memory.get_or_compute(about, make_set_keys(is_removed, inputs.ids[rows]), evaluate).T
-    return RemovalEffect(flips, left, apart) if has_probability else RemovalEffect(flips, None, None)
+    flips, probability, absolute_drop = inputs.memory.get_or_compute(
+        about, make_set_keys(is_removed, inputs.ids[rows]), evaluate
+    ).T
+    return RemovalEffect(flips, probability, absolute_drop) if has_probability else RemovalEffect(flips, None, None)

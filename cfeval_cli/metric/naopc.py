@@ -63,7 +63,9 @@ class Naopc(ErasureCurveMetric):
         def compute_extremes(new: Ints) -> Floats:
             new_rows = rows[new]
             if lattice is not None:
-                return lattice.compute_extremes(inputs, fitted, new_rows, self.count_removed(inputs, new_rows))
+                return lattice.compute_extremes(
+                    inputs, fitted, new_rows, self.count_removals_per_point(inputs, new_rows)
+                )
             if is_linear:
                 orders = self._sort_by_effect(inputs, replacement, new_rows)
             else:
@@ -78,7 +80,7 @@ class Naopc(ErasureCurveMetric):
         for extreme in (worst, best):  # the same sum in another order differs by rounding
             value = np.where(np.abs(value - extreme) <= _TIE_TOLERANCE, extreme, value)
         if lattice is not None:  # a complete order is outside the exact extremes by rounding only
-            longest = self.count_removed(inputs, rows).max(axis=1, initial=0)
+            longest = self.count_removals_per_point(inputs, rows).max(axis=1, initial=0)
             is_complete = (ranks < longest[:, None]).sum(axis=1) >= longest
             value = np.where(is_complete, np.clip(value, worst, best), value)
         differs = best - worst > _TIE_TOLERANCE
@@ -129,11 +131,11 @@ class Naopc(ErasureCurveMetric):
         if vectors is None:
             vectors = inputs.model.embed_rows(np.full((1, width), replacement.value, dtype=np.int32))[0]
         sign = np.where(inputs.labels[rows] == 1, 1.0, -1.0)[:, None]
-        taken = np.stack(
+        is_taken = np.stack(
             [(inputs.model.embed_values(j, codes[:, j]) - vectors[j]) @ slopes[j] for j in range(width)], axis=1
         )
         is_present = codes != ABSENT
-        effects = [np.where(is_present, direction * sign * taken, -np.inf) for direction in (-1.0, 1.0)]
+        effects = [np.where(is_present, direction * sign * is_taken, -np.inf) for direction in (-1.0, 1.0)]
         orders = [np.argsort(-effect, axis=1, kind="stable") for effect in effects]
         return [np.argsort(order, axis=1, kind="stable") for order in orders]
 
@@ -159,7 +161,7 @@ class Naopc(ErasureCurveMetric):
         """Return the ranks (n, M) of the order with the largest AOPC that the beam keeps; the smallest for sign -1."""
         if inputs.probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        n_removed, before = self.count_removed(inputs, rows), inputs.probability
+        n_removed, before = self.count_removals_per_point(inputs, rows), inputs.probability
         # The beam has one line per order: its instance, the ranks of its features, and its total drop.
         instances = np.arange(len(rows))
         ranks = np.full((len(rows), inputs.dataset.n_features), _NOT_REMOVED)
@@ -170,10 +172,10 @@ class Naopc(ErasureCurveMetric):
             lines, features = np.nonzero((ranks == _NOT_REMOVED) & (inputs.codes[rows[instances]] != ABSENT))
             instances, ranks, totals = instances[lines], ranks[lines], totals[lines]
             ranks[np.arange(len(lines)), features] = size - 1
-            left = compute_erasure(inputs, fitted, rows[instances], ranks != _NOT_REMOVED).probability
-            if left is None:
+            probability = compute_erasure(inputs, fitted, rows[instances], ranks != _NOT_REMOVED).probability
+            if probability is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
-            drops = sign * (before[rows[instances]] - left)
+            drops = sign * (before[rows[instances]] - probability)
             multiplicity = (n_removed[instances] == size).sum(axis=1)
             beam = _select_beam(
                 self.width, instances, ranks != _NOT_REMOVED, totals + np.maximum(1, multiplicity) * drops

@@ -28,14 +28,14 @@ class PredictionGap(Metric):
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Yield the mean gap of each instance."""
-        is_replaced = self.select_replaced(mark_selected(inputs.codes, inputs.features))
+        is_replaced = self.select_features_to_replace(mark_selected(inputs.codes, inputs.features))
         effect = compute_erasure(inputs, self._fit_removal(inputs), np.arange(len(inputs)), is_replaced)
         if effect.absolute_drop is None:
             raise ValueError("a prediction gap needs probabilities")
         yield Score(self.removal.variant, effect.absolute_drop, np.ones(len(inputs)))
 
     @abstractmethod
-    def select_replaced(self, is_selected: Bools) -> Bools:
+    def select_features_to_replace(self, is_selected: Bools) -> Bools:
         """Return which features (n, M) are replaced, given those that the explanations select (n, M)."""
 
     def _fit_removal(self, inputs: MetricInput) -> FittedRemoval:
@@ -58,7 +58,7 @@ class Pgi(PredictionGap):
     better = "higher"
     display_order = 31
 
-    def select_replaced(self, is_selected: Bools) -> Bools:
+    def select_features_to_replace(self, is_selected: Bools) -> Bools:
         """Return the selected features."""
         return is_selected
 
@@ -72,6 +72,6 @@ class Pgu(PredictionGap):
     better = "lower"
     display_order = 32
 
-    def select_replaced(self, is_selected: Bools) -> Bools:
+    def select_features_to_replace(self, is_selected: Bools) -> Bools:
         """Return all features but the selected ones."""
         return ~is_selected

@@ -47,7 +47,7 @@ class Sparsity(FeatureCountMetric):
 
     def count_features(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> Floats:
         """Return the number of changed features."""
-        n_changed = find_changed(inputs, counterfactuals).sum(axis=1)
+        n_changed = find_changes(inputs, counterfactuals).sum(axis=1)
         return np.asarray(counterfactuals.flipped.astype(float) * n_changed)
 
 
@@ -61,7 +61,7 @@ class Redundant(FeatureCountMetric):
 
     def count_features(self, inputs: MetricInput, counterfactuals: Counterfactuals) -> Floats:
         """Return the number of changed features that can be reset alone without losing the flip."""
-        is_changed = find_changed(inputs, counterfactuals) & counterfactuals.flipped[:, None]
+        is_changed = find_changes(inputs, counterfactuals) & counterfactuals.flipped[:, None]
         # Resetting the only change restores the instance itself, which is not a flip.
         rows, columns = np.nonzero(is_changed & (is_changed.sum(axis=1) > 1)[:, None])
         features, labels = counterfactuals.features[rows, columns], inputs.labels[rows]
@@ -79,7 +79,7 @@ class Redundant(FeatureCountMetric):
         return np.bincount(rows, labels_after_reset != labels, minlength=len(inputs)).astype(np.float64)
 
 
-def find_changed(inputs: MetricInput, counterfactuals: Counterfactuals) -> Bools:
+def find_changes(inputs: MetricInput, counterfactuals: Counterfactuals) -> Bools:
     """Return which of the features (n, k) that were open to the edit have changed."""
     is_feature = counterfactuals.features != NO_FEATURE
     features = np.where(is_feature, counterfactuals.features, 0)

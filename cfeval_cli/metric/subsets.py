@@ -36,18 +36,18 @@ class RandomSubsetMetric(ErasureMetric):
         """
         if inputs.explanation is None or inputs.probability is None:
             raise ValueError("needs scores and probabilities")
-        ids, first_rows, which = np.unique(inputs.ids, return_index=True, return_inverse=True)
+        ids, first_rows, instance_rows = np.unique(inputs.ids, return_index=True, return_inverse=True)
         sets = self._draw_sets(inputs, ids, first_rows)
         rows = np.repeat(first_rows, self.subsets)
-        left = compute_erasure(inputs, fitted, rows, sets.reshape(-1, inputs.dataset.n_features)).probability
-        if left is None:
+        probability = compute_erasure(inputs, fitted, rows, sets.reshape(-1, inputs.dataset.n_features)).probability
+        if probability is None:
             raise ValueError("needs probabilities after the edit")
-        drops = (inputs.probability[rows] - left).reshape(len(ids), self.subsets)[which.ravel()]
+        drops = (inputs.probability[rows] - probability).reshape(len(ids), self.subsets)[instance_rows.ravel()]
         scores = inputs.explanation.to_dense(inputs.dataset.n_features)
         scores = np.where(np.isfinite(scores), scores, 0.0)
         largest = np.abs(scores).max(axis=1, keepdims=True, initial=0.0)
         scores = scores / np.where(largest > 0, largest, 1.0)
-        return np.einsum("nrm,nm->nr", sets[which.ravel()], scores), drops
+        return np.einsum("nrm,nm->nr", sets[instance_rows.ravel()], scores), drops
 
     def _draw_sets(self, inputs: MetricInput, ids: Ints, first_rows: Ints) -> Bools:
         """Return the feature sets (n, R, M) of each instance, which do not depend on the explainer or the metric."""

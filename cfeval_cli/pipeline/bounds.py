@@ -109,10 +109,10 @@ class ScoredSets:
         """Return the mean share of reference features in some sets (m,), with the same weight for each instance."""
         owner = self.owner[rows]
         weight = 1.0 / np.bincount(owner)[owner]
-        return {name: _average_defined(shares[rows], weight) for name, shares in self.truth_shares.items()}
+        return {name: _compute_weighted_mean(shares[rows], weight) for name, shares in self.truth_shares.items()}
 
 
-def _average_defined(values: Floats, weights: Floats) -> float:
+def _compute_weighted_mean(values: Floats, weights: Floats) -> float:
     """Return the weighted mean of the values that are not NaN."""
     is_defined = ~np.isnan(values)
     total = weights[is_defined].sum()
@@ -251,11 +251,11 @@ def _add_feature(codes: Codes, owner: Ints, features: Ints) -> tuple[Ints, Ints]
     """Return every set with one more feature of its instance, in each order, since a search may depend on the order."""
     is_free = codes[owner] != ABSENT
     np.put_along_axis(is_free, features, False, axis=1)
-    rows, added = np.nonzero(is_free)
-    grown = np.column_stack([owner[rows], features[rows], added])
+    rows, new_features = np.nonzero(is_free)
+    larger_sets = np.column_stack([owner[rows], features[rows], new_features])
     if features.shape[1]:
-        grown = np.unique(grown, axis=0)  # sets of several objectives can be equal
-    return grown[:, 0], grown[:, 1:]
+        larger_sets = np.unique(larger_sets, axis=0)  # sets of several objectives can be equal
+    return larger_sets[:, 0], larger_sets[:, 1:]
 
 
 def _select_extreme_sets(sets: ScoredSets, n_instances: int) -> tuple[Ints, Ints]:

@@ -64,7 +64,7 @@ class UnitResult:
         return all(array.shape[:1] == (size,) for array in self.arrays.values())
 
 
-def _end_after_each_unit(n_units: int) -> Sequence[int]:
+def _list_unit_ends(n_units: int) -> Sequence[int]:
     return range(1, n_units + 1)
 
 
@@ -83,7 +83,7 @@ class ChunkedComputation(Generic[_Job]):
     inputs: Sequence[NDArray[Any]]  # (N, …) each: what the results depend on, besides the section
     section: Section  # of the cache
     unit_size: int = 1
-    get_chunk_ends: Callable[[int], Sequence[int]] = _end_after_each_unit  # for a number of units
+    get_chunk_ends: Callable[[int], Sequence[int]] = _list_unit_ends  # for a number of units
 
     def __len__(self) -> int:
         return len(self.inputs[0])
@@ -145,23 +145,23 @@ class JoinedResults:
         for name, array in result.arrays.items():
             joined = self.arrays.get(name)
             if joined is None or array.shape[1:2] > joined.shape[1:2] or not np.can_cast(array.dtype, joined.dtype):
-                joined = self.arrays[name] = self._widen(joined, array)
+                joined = self.arrays[name] = self._extend_columns(joined, array)
             _write(joined, span, array)
             self._bytes_in_memory += array.nbytes
         if self._bytes_in_memory >= _MAX_BYTES_IN_MEMORY:
             self._scratch.release()
             self._bytes_in_memory = 0
 
-    def _widen(self, joined: NDArray[Any] | None, array: NDArray[Any]) -> NDArray[Any]:
+    def _extend_columns(self, joined: NDArray[Any] | None, array: NDArray[Any]) -> NDArray[Any]:
         """Return an array for all instances with the columns and the type that the joined and the new array need."""
         if joined is None:
             return self._scratch.blank((self._size, *array.shape[1:]), array.dtype)
         shape = (self._size, *np.maximum(joined.shape[1:], array.shape[1:]).tolist())
-        widened = self._scratch.blank(shape, np.result_type(joined, array))
+        wide_array = self._scratch.blank(shape, np.result_type(joined, array))
         for slab in iterate_slabs(self._size):
-            _write(widened, slab, joined[slab])
+            _write(wide_array, slab, joined[slab])
             self._scratch.release()
-        return widened
+        return wide_array
 
 
 def _write(joined: NDArray[Any], span: slice, array: NDArray[Any]) -> None:
@@ -194,7 +194,7 @@ def compute_in_chunks(
         log.info("%s: %s of %s are cached", computation.name, f"{len(joined.cached_rows):,}", f"{len(computation):,}")
     advance(len(joined.cached_rows))
     chunks = np.split(missing, computation.get_chunk_ends(len(missing))[:-1]) if len(missing) else []
-    from_workers, unsaved, last_write = [joined.worker_rows], dict[bytes, Arrays](), time.perf_counter()
+    from_workers, entries_to_save, last_write = [joined.worker_rows], dict[bytes, Arrays](), time.perf_counter()
     try:
         for units, (results, is_from_worker) in zip(chunks, _compute(computation, executor, chunks), strict=True):
             from_workers += [computation.get_positions(units)] * is_from_worker
@@ -202,7 +202,7 @@ def compute_in_chunks(
             for unit, key, result in zip(units.tolist(), keys, results, strict=True):
                 span = computation.get_span(unit)
                 if not result.failure:
-                    unsaved[key] = result.to_cache_entry()
+                    entries_to_save[key] = result.to_cache_entry()
                 elif strict:
                     instance = computation.inputs[0][span][0]
                     raise Failure(
@@ -211,11 +211,11 @@ def compute_in_chunks(
                     )
                 joined.add(span, result)
             if time.perf_counter() - last_write >= STORE_SECONDS:
-                cache.put(computation.section, unsaved)
-                unsaved, last_write = {}, time.perf_counter()
+                cache.put(computation.section, entries_to_save)
+                entries_to_save, last_write = {}, time.perf_counter()
             advance(len(computation.get_positions(units)))
     finally:  # also after an error or an interruption
-        cache.put(computation.section, unsaved)
+        cache.put(computation.section, entries_to_save)
     joined.worker_rows = np.concatenate(from_workers)
     return joined
 

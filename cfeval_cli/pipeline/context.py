@@ -55,7 +55,7 @@ class RunContext:
         """Return the model as a component may use it; its evaluations are counted in the ledger."""
         return self.ledger.open_client(self.model, access, key, padded=self.dataset.padded)
 
-    def truth(self, name: str) -> Floats:
+    def compute_importance(self, name: str) -> Floats:
         """Return the importance (N, M) of each feature of each instance under one definition of the truth."""
         truth = self.plan.truths[name]
         client = Ledger().open_client(self.model, truth.access, LedgerKey("truth", name), padded=self.dataset.padded)

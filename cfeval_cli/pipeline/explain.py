@@ -17,7 +17,7 @@ from cfeval_cli.seeding import make_stream
 def explain_instances(
     context: RunContext,
     name: str,
-    others: Mapping[str, ExplainerResult],
+    other_results: Mapping[str, ExplainerResult],
     advance: Callable[[int], None],
     job: ExplanationJob | None = None,
 ) -> ExplainerResult:
@@ -29,11 +29,11 @@ def explain_instances(
     plan = context.plan
     explainer = plan.explainers[name]
     source = explainer.samples_of or ""
-    if source in others and (derive := explainer.derive_from(plan.explainers[source])) is not None:
+    if source in other_results and (derive := explainer.derive_from(plan.explainers[source])) is not None:
         advance(len(context.rows))
-        result = others[source]  # with the cost of the source: computed by itself, it would be the same
-        derived = derive(result.explanation)
-        arrays = context.scratch.keep({"features": derived.features, "scores": derived.scores})
+        result = other_results[source]  # with the cost of the source: computed by itself, it would be the same
+        derived_explanation = derive(result.explanation)
+        arrays = context.scratch.keep({"features": derived_explanation.features, "scores": derived_explanation.scores})
         return ExplainerResult(Explanation(**arrays), result.cost, result.n_cached, result.failures)
     job = job or create_explanation_job(context, name, plan.settings.seed)
     strict = plan.settings.strict
@@ -70,10 +70,10 @@ def select_top_k(context: RunContext, name: str, result: ExplainerResult) -> Int
     elif plan.settings.incomplete == "random":
         for row in (row for row in incomplete if row not in result.failures):
             selected = features[row][features[row] != NO_FEATURE]
-            others = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), selected)
+            other_features = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), selected)
             stream = make_stream(plan.settings.seed, f"incomplete.{name}", int(instances.ids[row]))
-            filled = np.concatenate([selected, stream.permutation(others)])[: plan.settings.k]
-            features[row] = NO_FEATURE if len(filled) < plan.settings.k else filled
+            filled_features = np.concatenate([selected, stream.permutation(other_features)])[: plan.settings.k]
+            features[row] = NO_FEATURE if len(filled_features) < plan.settings.k else filled_features
     return features
 
 

@@ -52,56 +52,61 @@ class Progress:
         """
         title = f"{self._prefix}{name}" + (f": {component}" if component else "")
         log.info("%s%s", title, "" if total is None else f": {total:,} to do")
-        started = last_line = time.perf_counter()
-        done = 0
+        start_time = last_line = time.perf_counter()
+        n_done = 0
         is_announced = estimate is None
-        lock, ended = threading.Lock(), threading.Event()
+        lock, end_event = threading.Lock(), threading.Event()
         # Time and number of the first items: they may come from the cache and do not tell the speed.
-        first: tuple[float, int] | None = None
-        last = started
+        first_items: tuple[float, int] | None = None
+        last_time = start_time
         task = self._live.add_task(escape_controls(title), total=total, count="") if self._live else None
 
         def advance(items: int) -> None:
-            nonlocal first, done, last
-            done += items
-            last = time.perf_counter()
-            first = first or (last, done)
+            nonlocal first_items, n_done, last_time
+            n_done += items
+            last_time = time.perf_counter()
+            first_items = first_items or (last_time, n_done)
             if self._live and task is not None:
-                self._live.update(task, advance=items, count=f"{done:,}/{total:,}" if total else "")
+                self._live.update(task, advance=items, count=f"{n_done:,}/{total:,}" if total else "")
             announce_remaining_time()
             write_line()
 
         def announce_remaining_time() -> None:
             nonlocal is_announced
-            if is_announced or estimate is None or not total or first is None:
+            if is_announced or estimate is None or not total or first_items is None:
                 return
-            is_measured = done > first[1]
-            seconds_per_item = (last - first[0]) / (done - first[1]) if is_measured else estimate.seconds_per_item
+            is_measured = n_done > first_items[1]
+            seconds_per_item = (
+                (last_time - first_items[0]) / (n_done - first_items[1]) if is_measured else estimate.seconds_per_item
+            )
             is_announced = is_measured
-            if seconds_per_item is not None and seconds_per_item * (total - done) > _MIN_ANNOUNCED_SECONDS:
+            if seconds_per_item is not None and seconds_per_item * (total - n_done) > _MIN_ANNOUNCED_SECONDS:
                 is_announced = True
-                amount = f"{seconds_per_item * (total - done):.0f} s {'left' if is_measured else 'in one process'}"
+                amount = f"{seconds_per_item * (total - n_done):.0f} s {'left' if is_measured else 'in one process'}"
                 log.warning("%s: about %s. To shorten it, lower %s.", title, amount, estimate.settings)
 
         def write_line() -> None:
             """Write a line, unless the last one is only a few seconds old."""
             nonlocal last_line
             with lock:
-                now = time.perf_counter()
-                if now - last_line < _LINE_SECONDS or (total and done >= total):
+                current_time = time.perf_counter()
+                if current_time - last_line < _LINE_SECONDS or (total and n_done >= total):
                     return
-                last_line = now
-                count, time_text = f"{done:,} of {total:,}, " if total else "", f"{now - started:.0f} s elapsed"
-                if total and first is not None and first[1] < done and first[0] < last:
+                last_line = current_time
+                count, time_text = (
+                    f"{n_done:,} of {total:,}, " if total else "",
+                    f"{current_time - start_time:.0f} s elapsed",
+                )
+                if total and first_items is not None and first_items[1] < n_done and first_items[0] < last_time:
                     # Measured up to the last items, not up to now, because items are completed in chunks.
-                    speed = (done - first[1]) / (last - first[0])
-                    remaining_seconds = (total - done) / speed - (now - last)
+                    speed = (n_done - first_items[1]) / (last_time - first_items[0])
+                    remaining_seconds = (total - n_done) / speed - (current_time - last_time)
                     count += f"{speed:,.0f}/s, " if speed >= 100 else f"{speed:.3g}/s, "
                     time_text = f"about {remaining_seconds:.0f} s left" if remaining_seconds > 0 else time_text
                 log.info("%s: %s%s", title, count, time_text)
 
         def write_lines() -> None:
-            while not ended.wait(_POLL_SECONDS):
+            while not end_event.wait(_POLL_SECONDS):
                 write_line()
 
         # One call of a model or an explainer may take minutes.
@@ -109,8 +114,8 @@ class Progress:
         try:
             yield advance
         finally:
-            ended.set()
-        self.seconds[name, component] = self.seconds.get((name, component), 0.0) + time.perf_counter() - started
+            end_event.set()
+        self.seconds[name, component] = self.seconds.get((name, component), 0.0) + time.perf_counter() - start_time
         if self._live and task is not None:
             self._live.update(task, total=total or 1, completed=total or 1)
-        log.info("%s: done in %.1f s", title, time.perf_counter() - started)
+        log.info("%s: done in %.1f s", title, time.perf_counter() - start_time)

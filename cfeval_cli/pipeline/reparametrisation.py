@@ -79,23 +79,26 @@ def compute_reparametrised_scores(
         table.update(dependents.values)
     n_draws = sample.choose_n_draws(len(changes) + 1)
 
-    def recompute(drawn: Collection[ParameterChange], dependents: _Dependents, start: Floats) -> Floats:
+    def recompute(parameter_changes: Collection[ParameterChange], dependents: _Dependents, start: Floats) -> Floats:
         """Return the values (B, R, E) under some changes; those that are not dependents stay as at the start."""
         values = np.broadcast_to(start, (n_draws, *table.values.shape)).copy()
         for i in range(n_draws if dependents.metrics else 0):
             stream = make_stream(settings.seed, "reparametrisation", i)
-            other = replace(context, model=model.reparametrise(context.dataset, drawn, stream), ledger=Ledger())
+            other = replace(
+                context, model=model.reparametrise(context.dataset, parameter_changes, stream), ledger=Ledger()
+            )
             sample.check_predictions(other)
             replace(table, values=values[i]).update(dict(sample.compute_values(other, dependents)))
             advance(1)
         return values
 
-    changed: dict[str, Floats] = {
+    values_by_change: dict[str, Floats] = {
         change: recompute([change], effects if change == "constant" else embeddings, table.values) for change in changes
     }
     if len(changes) > 1:
-        changed[TOGETHER] = recompute(changes, embeddings, changed.get("constant", table.values))
-    return ReparametrisedValues(table.metrics, table.explainers, table.values, changed, len(sample.positions))
+        start = values_by_change.get("constant", table.values)
+        values_by_change[TOGETHER] = recompute(changes, embeddings, start)
+    return ReparametrisedValues(table.metrics, table.explainers, table.values, values_by_change, len(sample.positions))
 
 
 def _sample_instances(context: RunContext, selected: Mapping[str, Ints], limit: int) -> Ints:
@@ -104,13 +107,17 @@ def _sample_instances(context: RunContext, selected: Mapping[str, Ints], limit: 
     These are the instances that all explainers cover, if explainers are compared on common instances. Graded controls,
     and explainers that cover no instance, do not limit them.
     """
-    covered = [
+    has_sample = [
         (features != NO_FEATURE).any(axis=1)
         for name, features in selected.items()
         if np.isnan(context.plan.explainers[name].quality_level) and (features != NO_FEATURE).any()
     ]
     positions = np.arange(len(context.instances))
-    if context.plan.settings.support == "common" and covered and (is_common := np.logical_and.reduce(covered)).any():
+    if (
+        context.plan.settings.support == "common"
+        and has_sample
+        and (is_common := np.logical_and.reduce(has_sample)).any()
+    ):
         positions = np.flatnonzero(is_common)
     if len(positions) <= limit:
         return positions
@@ -196,9 +203,9 @@ class _Sample:
     @cached_property
     def must_search(self) -> bool:
         """Whether counterfactuals have to be searched again, because their optimum is not known in closed form."""
-        probed = slice(0, _N_PROBED)
+        probe_rows = slice(0, _N_PROBED)
         tasks = [
-            self._create_task(self.context, level, self.context.distances[level], probed)
+            self._create_task(self.context, level, self.context.distances[level], probe_rows)
             for level in self._searched_levels
         ]
         return any(self.context.plan.search.find_limit(task) is None for task in tasks)
@@ -235,7 +242,7 @@ class _Sample:
             distances={level: plan.distance.fit(dataset, model, level) for level in dependents.levels},
             removals={name: fit_removal(plan, dataset, model, name, Ledger()) for name in dependents.removals},
         )
-        truth = {name: context.truth(name)[self.member] for name in dependents.truths}
+        truth = {name: context.compute_importance(name)[self.member] for name in dependents.truths}
         edits = {level: self._update_edits(context, level, distance) for level, distance in context.distances.items()}
         complete = np.ones(len(self.positions), dtype=bool)
         inputs = create_metric_input(context, self.rows, self.features, complete, edits, truth, self.explanation)
@@ -344,9 +351,9 @@ class _Sample:
     def _inspections(self) -> Ledger:
         """A ledger of how deep searches, removals and truths inspect the model, from running each on a few rows."""
         plan, dataset, model = self.context.plan, self.context.dataset, self.context.model
-        ledger, probed = Ledger(records_depth=True), slice(0, _N_PROBED)
-        context, rows = replace(self.context, ledger=ledger), self.rows.take(probed)
-        is_removed = mark_selected(rows.codes, self.features[probed])
+        ledger, probe_rows = Ledger(records_depth=True), slice(0, _N_PROBED)
+        context, rows = replace(self.context, ledger=ledger), self.rows.take(probe_rows)
+        is_removed = mark_selected(rows.codes, self.features[probe_rows])
         for name in plan.removals:
             removal = fit_removal(plan, dataset, model, name, ledger)
             if removal.replacement is not None:
@@ -359,5 +366,5 @@ class _Sample:
         for name, truth in plan.truths.items():
             truth.compute_masked_importance(dataset, context.open_client(truth.access, LedgerKey("truth", name)), rows)
         for level, distance in self.context.distances.items():
-            plan.search.find(self._create_task(context, level, distance, probed))
+            plan.search.find(self._create_task(context, level, distance, probe_rows))
         return ledger

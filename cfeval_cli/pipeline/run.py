@@ -15,7 +15,7 @@ from cfeval_cli.pipeline.model_checks import check_model, determine_model_spec, 
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.robustness import EvaluatedExplanations, assess_robustness
 from cfeval_cli.pipeline.score import compute_scores
-from cfeval_cli.pipeline.search import Edits, find_explained, search_explained_instances
+from cfeval_cli.pipeline.search import Edits, find_instances_with_features, search_explained_instances
 from cfeval_cli.pipeline.sign_check import find_reversed_signs
 from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_search, estimate_truth
 from cfeval_cli.pipeline.train import measure_fidelity, measure_quality, relabel_by_teacher, train_model
@@ -89,7 +89,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
 
     edits: dict[str, Edits] = {}
     for name, features in selected.items():
-        explained = features[find_explained(features)]
+        explained = features[find_instances_with_features(features)]
         estimate = estimate_search(context, explained, seconds_per_row)
         with progress.stage("search", len(explained) * len(plan.levels), estimate, component=name) as advance:
             edits[name] = search_explained_instances(context, features, name, advance)

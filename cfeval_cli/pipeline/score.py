@@ -32,7 +32,7 @@ from cfeval_cli.core.metric import fill_in_counts
 from cfeval_cli.core.scratch import ScratchArrays, iterate_slabs
 from cfeval_cli.pipeline.circularity import mark_circular_rows
 from cfeval_cli.pipeline.context import RunContext, index_without_copy
-from cfeval_cli.pipeline.search import Edits, find_explained
+from cfeval_cli.pipeline.search import Edits, find_instances_with_features
 from cfeval_cli.statistics.common_support import find_common_instances
 from cfeval_cli.statistics.scores import ScoreKey, Scores, ScoreSeries
 
@@ -47,7 +47,7 @@ def compute_scores(
     """Return the scores of each instance, and a summary table with a row for each metric, variant and explainer."""
     plan, size = context.plan, len(context.instances)
     all_positions = np.arange(size)
-    selections = {name: _Selection.of(features, all_positions) for name, features in selected.items()}
+    selections = {name: _Selection.from_features(features, all_positions) for name, features in selected.items()}
     arrays, builders = ScratchArrays[tuple[ScoreKey, str]](context.scratch, size), dict[ScoreKey, _ScoreBuilder]()
     for slab in iterate_slabs(size):
         if slab.start:
@@ -87,12 +87,12 @@ class _Selection:
     positions: Ints  # (n,) of the instances with at least one feature
 
     @staticmethod
-    def of(features: Ints, all_positions: Ints) -> _Selection:
-        explained = find_explained(features)
+    def from_features(features: Ints, all_positions: Ints) -> _Selection:
+        explained = find_instances_with_features(features)
         # The shared array saves memory if all instances are explained.
         return _Selection(features, all_positions if len(explained) == len(all_positions) else explained)
 
-    def within(self, slab: slice) -> slice:
+    def get_span(self, slab: slice) -> slice:
         """Return which of the positions lie in a slab."""
         return slice(*np.searchsorted(self.positions, (slab.start, slab.stop)).tolist())
 
@@ -108,7 +108,7 @@ def _create_slab_input(
 ) -> MetricInput:
     """Return the metrics' input for the instances of a slab that one explainer explained."""
     plan, explanation = context.plan, result.explanation.take(slab)
-    span = selection.within(slab)
+    span = selection.get_span(slab)
     rows = index_without_copy(selection.positions[span] - slab.start, slab.stop - slab.start)
     inputs = create_metric_input(
         context,
@@ -160,7 +160,7 @@ class _ScoreBuilder:
         elif score.positions is None:
             self.support.append(("explained", no_positions))
         else:
-            self.support.append(("listed", selection.positions[selection.within(slab)][score.positions]))
+            self.support.append(("listed", selection.positions[selection.get_span(slab)][score.positions]))
 
     def get_positions(self, all_positions: Ints, selection: _Selection) -> Ints:
         """Return the positions of the instances with scores."""
@@ -171,7 +171,7 @@ class _ScoreBuilder:
             return selection.positions
         parts = []
         for slab, (kind, listed) in zip(iterate_slabs(len(all_positions)), self.support, strict=True):
-            explained = selection.positions[selection.within(slab)]
+            explained = selection.positions[selection.get_span(slab)]
             parts.append({"all": all_positions[slab], "explained": explained, "listed": listed}[kind])
         return np.concatenate(parts)
 

@@ -16,14 +16,14 @@ from cfeval_cli.pipeline.search_job import SearchJob, check_counterfactuals, fin
 Edits: TypeAlias = Mapping[Access, Counterfactuals]  # by the level of access of the search
 
 
-def find_explained(features: Ints) -> Ints:
+def find_instances_with_features(features: Ints) -> Ints:
     """Return the positions of the instances with at least one selected feature (N, k)."""
     return np.flatnonzero((features != NO_FEATURE).any(axis=1))
 
 
 def search_explained_instances(context: RunContext, features: Ints, name: str, advance: Callable[[int], None]) -> Edits:
     """Return counterfactuals of the explained instances, which edit only their selected features (N, k)."""
-    explained = index_without_copy(find_explained(features), len(features))
+    explained = index_without_copy(find_instances_with_features(features), len(features))
     rows = context.rows.take(explained)
     return search_counterfactuals(context, rows, features[explained], name, advance, use_cache=True)
 

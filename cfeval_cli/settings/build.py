@@ -19,7 +19,7 @@ from cfeval_cli.errors import UserError, check_option, did_you_mean, excerpt_err
 from cfeval_cli.judge.judge import Judge
 from cfeval_cli.settings.compose import format_value, list_default_options, list_top_level_keys
 from cfeval_cli.settings.plan import Absences, Plan
-from cfeval_cli.settings.renamed import describe_renamed_setting
+from cfeval_cli.settings.renamed import describe_renamed_class, describe_renamed_setting
 from cfeval_cli.settings.run_settings import RunSettings, validate_settings
 
 _T = TypeVar("_T")
@@ -188,6 +188,8 @@ def make_component(
 def instantiate_node(node: DictConfig) -> Any:
     """Instantiate a node as Hydra does, after making its classes importable."""
     for target in find_targets(OmegaConf.to_container(node, resolve=True)):
+        if message := describe_renamed_class(target):
+            raise UserError(message)
         make_importable(target)
     return instantiate(node, _convert_="all")
 

@@ -29,6 +29,14 @@ _OPTIONS = {
     "truth": {"centered": "shapley"},
 }
 
+# class in a `_target_`: its new name
+_CLASSES = {
+    "cfeval_cli.dataset.tabular.Table": "cfeval_cli.dataset.tabular.TabularData",
+    "cfeval_cli.dataset.text.Table": "cfeval_cli.dataset.text.TextTable",
+    "cfeval_cli.dataset.sources.File": "cfeval_cli.dataset.sources.DataFile",
+    "cfeval_cli.explainer.constant.Constant": "cfeval_cli.explainer.constant.ConstantScores",
+}
+
 
 def describe_renamed_setting(key: str, value: str = "…") -> str | None:
     """Return the new form of a setting that was renamed or removed; None for any other."""
@@ -47,3 +55,8 @@ def describe_renamed_option(group: str, name: str) -> str | None:
     """Return what an option of a group has become; None if it was not renamed."""
     new = _OPTIONS.get(group, {}).get(name)
     return None if new is None else f"`{name}` was replaced by `{new}`: use {group}=[{new}]."
+
+
+def describe_renamed_class(target: str) -> str | None:
+    """Return the new name of a class that a config names; None if it was not renamed."""
+    return f"`{target}` was renamed: use `_target_: {_CLASSES[target]}`." if target in _CLASSES else None

@@ -18,14 +18,14 @@ def check_dataset(dataset: Loadable, data_dir: Path | str) -> None:
     for file in dataset.fetch(folder):
         require(file.path.is_file(), f"{name}.fetch() names {file.path}, which is not a file.")
         require_text(file.sha256, f"{name}.fetch(): sha256")
-    loaded = dataset.load(folder, 0)
-    require(isinstance(loaded, Dataset), f"{name}.load() must return a Dataset, not {type(loaded).__name__}.")
-    same = loaded.fingerprint == dataset.load(folder, 0).fingerprint
-    require(same, f"{name}.load() gives other data a second time, with the same seed.")
-    _check_features(loaded, name)
-    for part, split in (("train", loaded.train), ("validation", loaded.validation), ("test", loaded.test)):
-        _check_split(loaded, split, f"{name}: {part}")
-    ids = np.concatenate([loaded.train.ids, loaded.validation.ids, loaded.test.ids])
+    data = dataset.load(folder, 0)
+    require(isinstance(data, Dataset), f"{name}.load() must return a Dataset, not {type(data).__name__}.")
+    is_repeatable = data.fingerprint == dataset.load(folder, 0).fingerprint
+    require(is_repeatable, f"{name}.load() gives other data a second time, with the same seed.")
+    _check_features(data, name)
+    for part, split in (("train", data.train), ("validation", data.validation), ("test", data.test)):
+        _check_split(data, split, f"{name}: {part}")
+    ids = np.concatenate([data.train.ids, data.validation.ids, data.test.ids])
     require(len(np.unique(ids)) == len(ids), f"{name}: a row is in more than one part, or in one part twice.")
 
 
@@ -59,5 +59,5 @@ def _check_split(dataset: Dataset, split: Split, name: str) -> None:
     present = split.codes != ABSENT
     require((present[:, 1:] <= present[:, :-1]).all(), f"{name}: only the end of a row may be absent.")
     require(present.all() or dataset.padded, f"{name}: only texts may have absent features.")
-    few = split.codes[:3]
-    require(len(dataset.decode(few)) == len(few), f"{name}: decode() must return a row for each.")
+    first_rows = split.codes[:3]
+    require(len(dataset.decode(first_rows)) == len(first_rows), f"{name}: decode() must return a row for each.")

@@ -10,7 +10,7 @@ from cfeval_cli.core import Access, Distance, FittedDistance, HasEmbeddings
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.testing.problems import Problem, make_problems
 from cfeval_cli.testing.require import (
-    generator_untouched,
+    forbid_global_generator,
     require,
     require_array,
     require_equal,
@@ -18,7 +18,7 @@ from cfeval_cli.testing.require import (
     require_text,
 )
 
-_CLOSE = 1e-6  # a root of what two sums leave of each other has few digits
+_CLOSE = 1e-6  # the root of a difference of sums has few correct digits
 _LEVELS = (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)
 
 
@@ -48,16 +48,19 @@ def check_distance(distance: Distance, problems: Sequence[Problem] | None = None
 def _check_on(distance: Distance, problem: Problem, level: Access) -> None:
     name = f"{type(distance).__name__} with {level.name.lower()} access on {problem.name}"
     embeds = distance.uses_embeddings(problem.model, level)
-    require(isinstance(embeds, bool), f"{name}: embeds() must return True or False.")
+    require(isinstance(embeds, bool), f"{name}: uses_embeddings() must return True or False.")
     cost = distance.estimate_fit_cost(problem.dataset, problem.model, level)
-    require(isinstance(cost, int) and cost >= 0, f"{name}: preparing() must be a number of operations, not {cost!r}.")
-    with generator_untouched(name):
-        measure, other = (distance.fit(problem.dataset, problem.model, level) for _ in range(2))
-        _check_measure(measure, other, problem, name, is_moved=embeds and level >= Access.GRADIENT)
+    require(
+        isinstance(cost, int) and cost >= 0,
+        f"{name}: estimate_fit_cost() must be a number of operations, not {cost!r}.",
+    )
+    with forbid_global_generator(name):
+        measure, repeated_fit = (distance.fit(problem.dataset, problem.model, level) for _ in range(2))
+        _check_measure(measure, repeated_fit, problem, name, checks_embeddings=embeds and level >= Access.GRADIENT)
 
 
 def _check_measure(
-    measure: FittedDistance, other: FittedDistance, problem: Problem, name: str, *, is_moved: bool
+    measure: FittedDistance, repeated_fit: FittedDistance, problem: Problem, name: str, *, checks_embeddings: bool
 ) -> None:
     codes = problem.rows.codes
     features, values = np.array([0, 1]), np.array([[0, 0], [1, 0], [1, 2]], dtype=np.int32)
@@ -65,21 +68,23 @@ def _check_measure(
     edited[:, :, features] = values
     rows, edits = np.repeat(codes, len(values), axis=0), edited.reshape(-1, codes.shape[1])
     between = measure.compute_distances(rows, edits)
-    require_array(between, (len(rows),), "f", f"{name}: between()")
+    require_array(between, (len(rows),), "f", f"{name}: compute_distances()")
     require(np.isfinite(between).all() and (between >= 0).all(), f"{name}: distances must be finite and not negative.")
-    require_equal(between, other.compute_distances(rows, edits), f"{name} gives other distances a second time.")
+    require_equal(between, repeated_fit.compute_distances(rows, edits), f"{name} gives other distances a second time.")
     reverse = measure.compute_distances(rows[::-1], edits[::-1])[::-1]
     require_equal(between, reverse, f"{name} gives other distances in another order.")
-    alone = measure.compute_distances(rows[:1], edits[:1])
-    require_equal(between[:1], alone, f"{name} gives another distance for a pair alone.")
+    single = measure.compute_distances(rows[:1], edits[:1])
+    require_equal(between[:1], single, f"{name} gives another distance for a pair alone.")
     matrix = measure.compute_distance_matrix(codes, features, values)
-    require_array(matrix, (len(codes), len(values)), "f", f"{name}: matrix()")
-    require_equal(matrix.ravel(), between, f"{name}: matrix() and between() disagree.", _CLOSE)
-    if is_moved and isinstance(problem.model, HasEmbeddings):
+    require_array(matrix, (len(codes), len(values)), "f", f"{name}: compute_distance_matrix()")
+    require_equal(
+        matrix.ravel(), between, f"{name}: compute_distance_matrix() and compute_distances() disagree.", _CLOSE
+    )
+    if checks_embeddings and isinstance(problem.model, HasEmbeddings):
         first = edited[:, 0]
         vectors = np.stack([problem.model.embed_values(j, first[:, j]) for j in features.tolist()], axis=1)
-        moved = measure.compute_embedding_distances(codes, np.tile(features, (len(codes), 1)), vectors)
-        require_array(moved, (len(codes),), "f", f"{name}: moved()")
+        distances = measure.compute_embedding_distances(codes, np.tile(features, (len(codes), 1)), vectors)
+        require_array(distances, (len(codes),), "f", f"{name}: compute_embedding_distances()")
         require_equal(
-            moved, matrix[:, 0], f"{name}: moved() and between() disagree about the embeddings of values.", _CLOSE
+            distances, matrix[:, 0], f"{name}: compute_embedding_distances() and compute_distances() disagree.", _CLOSE
         )

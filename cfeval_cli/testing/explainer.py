@@ -21,8 +21,8 @@ from cfeval_cli.core import (
 from cfeval_cli.errors import UserError
 from cfeval_cli.testing.problems import Problem
 from cfeval_cli.testing.require import (
-    access_enforced,
-    generator_untouched,
+    enforce_access,
+    forbid_global_generator,
     list_applicable,
     require,
     require_array,
@@ -46,7 +46,7 @@ def check_explainer(explainer: Explainer, problems: Sequence[Problem] | None = N
     for key, member in members.items():
         require_text(key, f"{name}.expand(): a name")
         _check_declarations(member)
-        applicable = [problem for problem in list_applicable(member, problems) if _accepts(member, problem)]
+        applicable = [problem for problem in list_applicable(member, problems) if _is_accepted(member, problem)]
         require(applicable, f"{name}.check() refuses every problem that not_applicable_reason() accepts.")
         for problem in applicable:
             _check_on(member, problem, tolerance)
@@ -55,8 +55,8 @@ def check_explainer(explainer: Explainer, problems: Sequence[Problem] | None = N
 def _check_declarations(explainer: Explainer) -> None:
     name = type(explainer).__name__
     require(isinstance(explainer.access, int) and explainer.access in list(Access), f"{name}.access must be an Access.")
-    least = explainer.min_access
-    require(least is None or least <= explainer.access, f"{name}.min_access must not exceed {name}.access.")
+    min_access = explainer.min_access
+    require(min_access is None or min_access <= explainer.access, f"{name}.min_access must not exceed {name}.access.")
     require(
         explainer.output in ("set", "scores"), f"{name}.output must be 'set' or 'scores', not {explainer.output!r}."
     )
@@ -65,7 +65,7 @@ def _check_declarations(explainer: Explainer) -> None:
         require_text(explainer.title, f"{name}.title")
 
 
-def _accepts(explainer: Explainer, problem: Problem) -> bool:
+def _is_accepted(explainer: Explainer, problem: Problem) -> bool:
     """Return whether `check` accepts the data and the model; a refusal must have a text."""
     try:
         explainer.check(problem.spec)
@@ -84,22 +84,22 @@ def _check_on(explainer: Explainer, problem: Problem, tolerance: float) -> None:
     relation = explainer.circular_with(problem.spec, 1)
     require(isinstance(relation, CircularRelation), f"{name}: circular_with() must return a CircularRelation.")
     order = np.arange(len(problem.rows))
-    with access_enforced(name), generator_untouched(name):
-        whole = _explain(explainer.fit(dataset, problem.make_client(access)), problem, order, name)
-        again = _explain(explainer.fit(dataset, problem.make_client(access)), problem, order, name)
+    with enforce_access(name), forbid_global_generator(name):
+        explanation = _explain(explainer.fit(dataset, problem.make_client(access)), problem, order, name)
+        repetition = _explain(explainer.fit(dataset, problem.make_client(access)), problem, order, name)
         function = explainer.fit(dataset, problem.make_client(access))
         reverse = _explain(function, problem, order[::-1], name)
-        alone = [_explain(function, problem, order[i : i + 1], name) for i in (2, 0)]
+        single_explanations = [_explain(function, problem, order[i : i + 1], name) for i in (2, 0)]
         batch = _explain(function, problem, order[1:8], name)
-    _check_explanation(explainer, whole, problem, name)
-    for other, own, how in (
-        (again, order, "a second time, with the same seed,"),
+    _check_explanation(explainer, explanation, problem, name)
+    for other, own_rows, how in (
+        (repetition, order, "a second time, with the same seed,"),
         (reverse, order[::-1], "in another order"),
-        (Explanation.concatenate(alone), np.array([2, 0]), "alone"),
+        (Explanation.concatenate(single_explanations), np.array([2, 0]), "alone"),
         (batch, order[1:8], "in another batch"),
     ):
         message = f"{name} gives another explanation when an instance is explained {how}."
-        _require_same(whole.take(own), other, tolerance, message)
+        _require_same(explanation.take(own_rows), other, tolerance, message)
 
 
 def _explain(function: Callable[[Batch], Explanation], problem: Problem, order: Ints, name: str) -> Explanation:
@@ -126,18 +126,20 @@ def _check_explanation(explainer: Explainer, explanation: Explanation, problem: 
     require_array(explanation.scores, features.shape, "f", f"{name}: scores")
     selected = features != NO_FEATURE
     valid = (features[selected] >= 0) & (features[selected] < problem.dataset.n_features)
-    require(valid.all(), f"{name} selects features that there are not.")
-    require((selected[:, 1:] <= selected[:, :-1]).all(), f"{name}: NONE must stand behind all selected features.")
+    require(valid.all(), f"{name} selects features that do not exist.")
+    require((selected[:, 1:] <= selected[:, :-1]).all(), f"{name}: NO_FEATURE must follow all selected features.")
     for i, row in enumerate(features):
-        own = row[row != NO_FEATURE]
-        require(len(set(own.tolist())) == len(own), f"{name} selects a feature twice, for instance {i}.")
-        require((codes[i, own] != ABSENT).all(), f"{name} selects a feature that is absent, for instance {i}.")
+        selection = row[row != NO_FEATURE]
+        require(len(set(selection.tolist())) == len(selection), f"{name} selects a feature twice, for instance {i}.")
+        require((codes[i, selection] != ABSENT).all(), f"{name} selects a feature that is absent, for instance {i}.")
     if explainer.output == "scores":
-        known = np.isfinite(explanation.scores[selected])
-        require(known.all(), f"{name}: every selected feature must have a finite score.")
+        has_finite_score = np.isfinite(explanation.scores[selected])
+        require(has_finite_score.all(), f"{name}: every selected feature must have a finite score.")
 
 
-def _require_same(one: Explanation, two: Explanation, tolerance: float, message: str) -> None:
-    width = max(one.features.shape[1], two.features.shape[1])
-    require((one.top_k(width) == two.top_k(width)).all(), message)
-    require_equal(one.scores[one.features != NO_FEATURE], two.scores[two.features != NO_FEATURE], message, tolerance)
+def _require_same(first: Explanation, second: Explanation, tolerance: float, message: str) -> None:
+    width = max(first.features.shape[1], second.features.shape[1])
+    require((first.top_k(width) == second.top_k(width)).all(), message)
+    require_equal(
+        first.scores[first.features != NO_FEATURE], second.scores[second.features != NO_FEATURE], message, tolerance
+    )

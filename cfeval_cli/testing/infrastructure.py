@@ -72,7 +72,7 @@ def fail_at_two(shared: Any, item: int) -> int:
 def check_cache(cache: Cache) -> None:
     """Check that a cache, which must be empty, returns what was stored, to the byte and by section, or nothing."""
     name = type(cache).__name__
-    section, other = Section("one", "a section"), Section("two", "another section")
+    section, other_section = Section("one", "a section"), Section("two", "another section")
     values = {bytes([i]) * 8: {"a": np.arange(i, 200.0), "b": np.arange(i)} for i in range(1, 60)}
     keys = list(values)
     require(not cache.get(section, keys), f"{name} has entries before any was stored.")
@@ -82,7 +82,7 @@ def check_cache(cache: Cache) -> None:
     require(equal, f"{name} returns other values than were stored.")
     require(set(entries) <= set(keys[:40]), f"{name} has entries that were not stored.")
     require(set(cache.get(section, keys[:3])) <= set(keys[:3]), f"{name} returns entries of other keys.")
-    require(not cache.get(other, keys), f"{name} mixes up sections.")
+    require(not cache.get(other_section, keys), f"{name} mixes up sections.")
     replacement = {"a": np.zeros(3)}
     cache.put(section, {keys[0]: replacement})
     latest = cache.get(section, keys[:1]).get(keys[0], replacement)

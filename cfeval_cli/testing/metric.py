@@ -36,8 +36,8 @@ from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.testing.problems import TOLERANCE, Problem
 from cfeval_cli.testing.require import (
-    access_enforced,
-    generator_untouched,
+    enforce_access,
+    forbid_global_generator,
     list_applicable,
     require,
     require_array,
@@ -91,18 +91,18 @@ def _list_levels(metric: Metric, problem: Problem) -> list[Access]:
     """Return the levels of access that a run may give the metric."""
     if metric.role != "judged":
         return [Access.NOTHING]
-    more = [level for level in Access if metric.access < level <= (metric.max_access or metric.access)]
-    return [metric.access, *(level for level in more if problem.spec.missing_access_reason(level) is None)]
+    higher_levels = [level for level in Access if metric.access < level <= (metric.max_access or metric.access)]
+    return [metric.access, *(level for level in higher_levels if problem.spec.missing_access_reason(level) is None)]
 
 
 @cache
 def _make_inputs(problem: Problem) -> MetricInput:
-    """Return all that a metric may look at, for random explanations."""
+    """Return the input of a metric for random explanations."""
     rows, dataset, rng = problem.rows, problem.dataset, np.random.default_rng(0)
     pairs = []
     for i, row in enumerate(rows.codes):
-        own = rng.permutation(np.flatnonzero(row >= 0))[: None if i else 1]
-        pairs.append(list(zip(own.tolist(), np.sort(rng.normal(size=len(own)))[::-1].tolist(), strict=True)))
+        present = rng.permutation(np.flatnonzero(row >= 0))[: None if i else 1]
+        pairs.append(list(zip(present.tolist(), np.sort(rng.normal(size=len(present)))[::-1].tolist(), strict=True)))
     explanation = Explanation.from_lists(pairs)
     features = explanation.top_k(_K)
     levels = [
@@ -139,7 +139,7 @@ def _take(inputs: MetricInput, order: Ints) -> MetricInput:
 
 @dataclass(frozen=True)
 class _Values:
-    """A variant's numerator and denominator (n,), NaN for instances that it is not of."""
+    """A variant's numerator and denominator (n,); NaN for instances without a score."""
 
     numerator: Floats
     denominator: Floats
@@ -150,28 +150,31 @@ def _check_on(metric: Metric, problem: Problem, inputs: MetricInput, level: Acce
     name = f"{type(metric).__name__} with {level.name.lower()} access on {problem.name}"
     order = np.arange(len(inputs))
     is_likely = max(level, metric.access) >= Access.PROBABILITY
-    seen = replace(
+    permitted = replace(
         _take(inputs, order),
         model=problem.make_client(level),
         probability=inputs.probability if is_likely else None,
     )
-    with access_enforced(name), generator_untouched(name):
-        before = seen.codes.copy(), seen.features.copy()
-        whole = _score(metric, seen, name)
-        require((before[0] == seen.codes).all() and (before[1] == seen.features).all(), f"{name} changes its input.")
+    with enforce_access(name), forbid_global_generator(name):
+        before = permitted.codes.copy(), permitted.features.copy()
+        all_scores = _score(metric, permitted, name)
+        require(
+            (before[0] == permitted.codes).all() and (before[1] == permitted.features).all(),
+            f"{name} changes its input.",
+        )
         for part, other, how in (
-            (order, seen, "with its previous evaluations in memory"),
-            (order, _take(seen, order), "a second time"),
-            (order[::-1], _take(seen, order[::-1]), "in another order"),
-            (order[::2], _take(seen, order[::2]), "for some of the instances alone"),
+            (order, permitted, "with its previous evaluations in memory"),
+            (order, _take(permitted, order), "a second time"),
+            (order[::-1], _take(permitted, order[::-1]), "in another order"),
+            (order[::2], _take(permitted, order[::2]), "for some of the instances alone"),
         ):
-            _require_same(whole, _score(metric, other, name), part, f"{name} gives other scores {how}.")
-        _score(metric, replace(_take(seen, order), explanation=None), f"{name}, for an explainer without an order")
-    for variant, values in whole.items():
+            _require_same(all_scores, _score(metric, other, name), part, f"{name} gives other scores {how}.")
+        _score(metric, replace(_take(permitted, order), explanation=None), f"{name}, for an explainer without an order")
+    for variant, values in all_scores.items():
         _check_range(metric, values, f"{name}, {variant}")
         relation = metric.circular_with(problem.spec, _K, variant, {})
         require(isinstance(relation, CircularRelation), f"{name}: circular_with() must return a CircularRelation.")
-    return bool(whole)
+    return bool(all_scores)
 
 
 def _check_direction(metric: Metric, inputs: MetricInput, name: str) -> None:
@@ -186,7 +189,7 @@ def _check_direction(metric: Metric, inputs: MetricInput, name: str) -> None:
 
 
 def _score(metric: Metric, inputs: MetricInput, name: str) -> Mapping[str, _Values]:
-    """Return the scores of a case by variant, after checking their form."""
+    """Return the scores by variant, after checking their form."""
     values: dict[str, _Values] = {}
     variants = []
     for score in metric.score(inputs):
@@ -213,17 +216,17 @@ def _score(metric: Metric, inputs: MetricInput, name: str) -> Mapping[str, _Valu
     return values
 
 
-def _require_same(whole: Mapping[str, _Values], other: Mapping[str, _Values], order: Ints, message: str) -> None:
-    require(set(whole) == set(other), message)
-    for variant, values in whole.items():
+def _require_same(all_scores: Mapping[str, _Values], other: Mapping[str, _Values], order: Ints, message: str) -> None:
+    require(set(all_scores) == set(other), message)
+    for variant, values in all_scores.items():
         require_equal(values.numerator[order], other[variant].numerator, message)
         require_equal(values.denominator[order], other[variant].denominator, message)
 
 
 def _check_range(metric: Metric, values: _Values, name: str) -> None:
-    known = values.denominator > 0
-    if not known.any():
+    is_defined = values.denominator > 0
+    if not is_defined.any():
         return
     low, high = metric.range
-    value = values.numerator[known].sum() / values.denominator[known].sum()
+    value = values.numerator[is_defined].sum() / values.denominator[is_defined].sum()
     require(low - TOLERANCE <= value <= high + TOLERANCE, f"{name}: {value:g} is outside its range {metric.range}.")

@@ -71,13 +71,13 @@ class Problem:
 def make_problems() -> tuple[Problem, ...]:
     """Return a table and a text with a linear model, and tables with models that have fewer abilities."""
     table, text = make_table(), make_text()
-    several = replace(make_table(1), classes=("low", "middle", "high"))
+    three_classes = replace(make_table(1), classes=("low", "middle", "high"))
     blind = make_linear(table)
     blind.weights[1] = 0.0
     return (
         Problem("a table with a linear model", table, make_linear(table)),
         Problem("a text with a linear model", text, make_linear(text)),
-        Problem("a table with a model of probabilities of three classes", several, _Chances.make(several)),
+        Problem("a table with a model of probabilities of three classes", three_classes, _Chances.make(three_classes)),
         Problem("a table with a model of labels", table, _Labels(make_linear(table))),
         Problem("a table with a decision tree", table, EXPLAINED_MODEL.fit(table, 0)),
         Problem("a table with a model that does not read all features", table, blind),
@@ -113,8 +113,8 @@ def make_text(seed: int = 0, width: int = 5, words: int = 9) -> Dataset:
     codes[np.arange(width) >= rng.integers(2, width + 1, size)[:, None]] = ABSENT
     train, validation, test = _split(codes, rng.integers(0, 2, size))
     values = (*(f"word{i}" for i in range(words - 1)), "<unknown>")
-    seen = train.codes[train.codes != ABSENT]
-    frequency = np.bincount(seen, minlength=words) / len(seen)
+    words_used = train.codes[train.codes != ABSENT]
+    frequency = np.bincount(words_used, minlength=words) / len(words_used)
     decode = [" ".join(values[code] for code in row if code != ABSENT) for row in codes.tolist()]
     texts = np.split(np.array(decode, dtype=object), [N_TRAIN, N_TRAIN + N_TEST])
     train, validation, test = (

@@ -1,4 +1,4 @@
-"""What all checks share: plain messages, reasons, and comparisons."""
+"""Requirements that the checks of all kinds share: messages, reasons and comparisons."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cfeval_cli.errors import Failure
 from cfeval_cli.testing.problems import TOLERANCE, Problem, make_problems
 
 
-class Optional(Protocol):
+class HasApplicability(Protocol):
     """A component that may not apply to some data or models."""
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Why it does not apply; None if it does."""
+        """Return why it does not apply; None if it does."""
         ...
 
 
@@ -54,12 +54,12 @@ def require_array(value: object, shape: tuple[int, ...], kinds: str, name: str) 
     require(array.dtype.kind in kinds, f"{name} must not be of type {array.dtype}.")
 
 
-def require_equal(one: NDArray[Any], two: NDArray[Any], message: str, tolerance: float = TOLERANCE) -> None:
+def require_equal(first: NDArray[Any], second: NDArray[Any], message: str, tolerance: float = TOLERANCE) -> None:
     """Require equal arrays: numbers to a tolerance, missing equals missing."""
-    require(one.shape == two.shape and np.allclose(one, two, tolerance, tolerance, equal_nan=True), message)
+    require(first.shape == second.shape and np.allclose(first, second, tolerance, tolerance, equal_nan=True), message)
 
 
-def list_applicable(component: Optional, problems: Sequence[Problem] | None) -> list[Problem]:
+def list_applicable(component: HasApplicability, problems: Sequence[Problem] | None) -> list[Problem]:
     """Return the problems that a component applies to; AssertionError if there is none."""
     name = type(component).__name__
     applicable, reasons = [], []
@@ -74,7 +74,7 @@ def list_applicable(component: Optional, problems: Sequence[Problem] | None) -> 
 
 
 @contextmanager
-def access_enforced(name: str) -> Iterator[None]:
+def enforce_access(name: str) -> Iterator[None]:
     """Turn the client's refusal of more access than was declared into an AssertionError."""
     try:
         yield
@@ -83,10 +83,12 @@ def access_enforced(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def generator_untouched(name: str) -> Iterator[None]:
+def forbid_global_generator(name: str) -> Iterator[None]:
     """Require that NumPy's global generator is left alone: random numbers come from the instance's own stream."""
     before: Any = np.random.get_state()  # noqa: NPY002  it is looked at, not drawn from
     yield
     after: Any = np.random.get_state()  # noqa: NPY002
-    same = np.array_equal(before[1], after[1]) and before[2:] == after[2:]
-    require(same, f"{name} draws from NumPy's global generator. Use the streams of the batch, or a seed of its own.")
+    is_unchanged = np.array_equal(before[1], after[1]) and before[2:] == after[2:]
+    require(
+        is_unchanged, f"{name} draws from NumPy's global generator. Use the streams of the batch, or a seed of its own."
+    )

@@ -13,8 +13,8 @@ from cfeval_cli.core.counterfactual import select_changeable
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.testing.problems import Problem, make_problems
 from cfeval_cli.testing.require import (
-    access_enforced,
-    generator_untouched,
+    enforce_access,
+    forbid_global_generator,
     require,
     require_array,
     require_declared,
@@ -49,12 +49,12 @@ def check_search(search: Search, problems: Sequence[Problem] | None = None) -> N
 
 
 def choose_features(problem: Problem, k: int) -> Ints:
-    """Return k features (n, k) of each test instance, NONE where fewer are there."""
+    """Return k features (n, k) of each test instance, NO_FEATURE where an instance has fewer."""
     rng = np.random.default_rng(0)
     features = np.full((len(problem.rows), k), NO_FEATURE)
     for i, row in enumerate(problem.rows.codes):
-        own = rng.permutation(np.flatnonzero(row >= 0))[: k if i else 1]
-        features[i, : len(own)] = own
+        own_rows = rng.permutation(np.flatnonzero(row >= 0))[: k if i else 1]
+        features[i, : len(own_rows)] = own_rows
     return features
 
 
@@ -81,17 +81,17 @@ def _check_on(search: Search, problem: Problem, level: Access) -> None:
     measure = Euclidean().fit(problem.dataset, problem.model, level)
     parts = (order, order, order[::-1], order[2:3], order[:0])
     tasks = [_make_task(problem, features, level, part, measure) for part in parts]
-    with access_enforced(name), generator_untouched(name):
-        whole, again, reverse, alone, nothing = (search.find(task) for task in tasks)
-    _check_counterfactuals(whole, tasks[0], name)
-    require(len(nothing.labels) == 0, f"{name} finds counterfactuals of no instances.")
-    for other, own, how in (
-        (again, order, "a second time, with the same seed"),
+    with enforce_access(name), forbid_global_generator(name):
+        all_edits, repetition, reverse, single_edit, no_edits = (search.find(task) for task in tasks)
+    _check_counterfactuals(all_edits, tasks[0], name)
+    require(len(no_edits.labels) == 0, f"{name} finds counterfactuals of no instances.")
+    for other, own_rows, how in (
+        (repetition, order, "a second time, with the same seed"),
         (reverse, order[::-1], "in another order"),
-        (alone, order[2:3], "for an instance alone"),
+        (single_edit, order[2:3], "for an instance alone"),
     ):
-        for one, two in zip(_list_arrays(whole.take(own)), _list_arrays(other), strict=True):
-            require_equal(one, two, f"{name} finds another counterfactual {how}.")
+        for first, second in zip(_list_arrays(all_edits.take(own_rows)), _list_arrays(other), strict=True):
+            require_equal(first, second, f"{name} finds another counterfactual {how}.")
 
 
 def _list_arrays(edits: Counterfactuals) -> list[NDArray[Any]]:
@@ -113,7 +113,7 @@ def _check_counterfactuals(edits: Counterfactuals, task: SearchTask, name: str) 
         f"{name} must return Counterfactuals, not {type(edits).__name__}.",
     )
     require_array(edits.features, task.features.shape, "i", f"{name}: features")
-    require((edits.features == task.features).all(), f"{name} changes which features were open to the edit.")
+    require((edits.features == task.features).all(), f"{name} changes the list of features that it may edit.")
     require_array(edits.labels, (n,), "i", f"{name}: labels")
     require_array(edits.flipped, (n,), "b", f"{name}: flipped")
     require_array(edits.distance, (n,), "f", f"{name}: distance")
@@ -147,9 +147,9 @@ def _check_exchanged(edits: Counterfactuals, task: SearchTask, name: str) -> Non
     )
     rows, features = np.nonzero(codes != task.codes)
     is_open = (task.features[rows] == features[:, None]).any(axis=1)
-    require(is_open.all(), f"{name} changes features that were not open to the edit.")
+    require(is_open.all(), f"{name} changes features that it may not edit.")
     for row, j in zip(rows.tolist(), features.tolist(), strict=True):
-        own, new = task.codes[row, j], codes[row, j]
+        own_rows, new = task.codes[row, j], codes[row, j]
         require(new in task.dataset.candidates[j], f"{name} uses a value that is not among the candidates.")
-        is_allowed = task.dataset.features[j].allows(np.array(own), np.array(new))
-        require(bool(is_allowed), f"{name} changes a feature in a way that the data do not permit.")
+        is_allowed = task.dataset.features[j].allows(np.array(own_rows), np.array(new))
+        require(bool(is_allowed), f"{name} changes a feature in a way that the data do not allow.")

@@ -11,8 +11,8 @@ from cfeval_cli.core import ABSENT, Access, Ints, Truth, TruthEstimate
 from cfeval_cli.core.truth import TruthQuestion
 from cfeval_cli.testing.problems import Problem
 from cfeval_cli.testing.require import (
-    access_enforced,
-    generator_untouched,
+    enforce_access,
+    forbid_global_generator,
     list_applicable,
     require,
     require_array,
@@ -41,16 +41,21 @@ def _check_on(truth: Truth, problem: Problem) -> None:
         isinstance(truth.evaluates_model(problem.spec), bool), f"{name}: evaluates_model() must return True or False."
     )
     cost = truth.count_evaluations(problem.spec)
-    require(isinstance(cost, int) and cost >= 0, f"{name}: cost() must be a number of model evaluations, not {cost!r}.")
+    require(
+        isinstance(cost, int) and cost >= 0,
+        f"{name}: count_evaluations() must be a number of model evaluations, not {cost!r}.",
+    )
     order = np.arange(len(problem.rows))
-    with access_enforced(name), generator_untouched(name):
-        whole = _compute(truth, problem, order, name)
-        again = _compute(truth, problem, order, name)
+    with enforce_access(name), forbid_global_generator(name):
+        estimate_of_all = _compute(truth, problem, order, name)
+        repetition = _compute(truth, problem, order, name)
         reverse = _compute(truth, problem, order[::-1], name)
-        alone = _compute(truth, problem, order[2:3], name)
-    for other, own, how in ((again, order, "a second time"), (reverse, order[::-1], "in another order")):
-        require_equal(whole.importance[own], other.importance, f"{name} gives other values {how}.")
-    require_equal(whole.importance[2:3], alone.importance, f"{name} gives other values for an instance alone.")
+        single_estimate = _compute(truth, problem, order[2:3], name)
+    for other, own_rows, how in ((repetition, order, "a second time"), (reverse, order[::-1], "in another order")):
+        require_equal(estimate_of_all.importance[own_rows], other.importance, f"{name} gives other values {how}.")
+    require_equal(
+        estimate_of_all.importance[2:3], single_estimate.importance, f"{name} gives other values for an instance alone."
+    )
 
 
 def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> TruthEstimate:
@@ -62,8 +67,11 @@ def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> TruthEst
     require_array(estimate.importance, rows.codes.shape, "f", f"{name}: importance")
     present = rows.codes != ABSENT
     require(np.isneginf(estimate.importance[~present]).all(), f"{name}: absent features must have the importance -inf.")
-    known = ~np.isnan(estimate.importance).any(axis=1)
-    require(np.isfinite(estimate.importance[known][present[known]]).all(), f"{name}: importances must be finite.")
+    is_computed = ~np.isnan(estimate.importance).any(axis=1)
+    require(
+        np.isfinite(estimate.importance[is_computed][present[is_computed]]).all(),
+        f"{name}: importances must be finite.",
+    )
     if estimate.error is not None:
         require_array(estimate.error, (len(rows),), "f", f"{name}: error")
         require(not (estimate.error < 0).any(), f"{name}: standard errors must not be negative.")

@@ -96,6 +96,6 @@ def _find_lowest_permitted(dataset: Dataset, model: ModelClient, feature: int, r
     for label in np.unique(rows.labels).tolist():
         effects, has_label = model.compute_value_effects(feature, label), rows.labels == label
         is_allowed = dataset.find_allowed(feature, own[has_label])
-        others = np.where(is_allowed, effects[values], np.inf).min(axis=1, initial=np.inf)
-        lowest[has_label] = np.where(np.isinf(others), effects[own[has_label]], others)
+        other_effects = np.where(is_allowed, effects[values], np.inf).min(axis=1, initial=np.inf)
+        lowest[has_label] = np.where(np.isinf(other_effects), effects[own[has_label]], other_effects)
     return lowest

@@ -147,19 +147,19 @@ def _sample_gains(
     """Return gains (n, n_pairs, P) of each feature: means over a random order and its reverse, from a random row."""
     size, n = len(players), len(rows)
     orders = np.stack([rng.random((n_pairs, size)).argsort(axis=1, kind="stable") for rng in streams])
-    others = background[np.stack([rng.integers(len(background), size=n_pairs) for rng in streams])]
+    background_rows = background[np.stack([rng.integers(len(background), size=n_pairs) for rng in streams])]
     positions = np.argsort(orders, axis=2)  # of each feature in the order
     steps = np.arange(1, size)[:, None]
     forwards = positions[:, :, None, :] < steps  # (n, n_pairs, size - 1, P): features that are added after each step
     backwards = positions[:, :, None, :] >= size - steps
     is_own = np.stack([forwards, backwards], axis=2)
     shape = is_own.shape[:-1]
-    hybrids = np.broadcast_to(others[:, :, None, None], (*shape, background.shape[1])).copy()
+    hybrids = np.broadcast_to(background_rows[:, :, None, None], (*shape, background.shape[1])).copy()
     own = np.broadcast_to(rows.codes[:, None, None, None], hybrids.shape)
     hybrids[..., players] = np.where(is_own, own[..., players], hybrids[..., players])
     labels = np.broadcast_to(rows.labels[:, None, None, None], shape).ravel()
     inner = model.predict_class_proba(hybrids.reshape(-1, background.shape[1]), labels).reshape(shape)
-    first = model.predict_class_proba(others.reshape(-1, background.shape[1]), np.repeat(rows.labels, n_pairs))
+    first = model.predict_class_proba(background_rows.reshape(-1, background.shape[1]), np.repeat(rows.labels, n_pairs))
     last = model.predict_class_proba(rows.codes, rows.labels)
     starts = np.broadcast_to(first.reshape(n, n_pairs, 1, 1), (n, n_pairs, 2, 1))
     ends = np.broadcast_to(last.reshape(n, 1, 1, 1), (n, n_pairs, 2, 1))
@@ -191,22 +191,22 @@ def compute_coalition_values(model: ModelClient, background: Codes, players: Int
     coalition_values = np.empty((1 << size, len(rows)))
     for coalition in range(1 << size):
         inside = players[[position for position in range(size) if coalition >> position & 1]]
-        others, shares = _list_backgrounds(background, players, coalition)
-        step = max(1, _MAX_BATCH_ROWS // len(others))
+        background_rows, shares = _list_backgrounds(background, players, coalition)
+        step = max(1, _MAX_BATCH_ROWS // len(background_rows))
         for start in range(0, len(rows), step):
             batch = rows.take(slice(start, start + step))
-            hybrids = np.repeat(others[None], len(batch), axis=0)
+            hybrids = np.repeat(background_rows[None], len(batch), axis=0)
             hybrids[:, :, inside] = batch.codes[:, None, inside]
-            labels = np.repeat(batch.labels, len(others))
-            probability = model.predict_class_proba(hybrids.reshape(-1, others.shape[1]), labels)
+            labels = np.repeat(batch.labels, len(background_rows))
+            probability = model.predict_class_proba(hybrids.reshape(-1, background_rows.shape[1]), labels)
             coalition_values[coalition, start : start + step] = probability.reshape(len(batch), -1) @ shares
     coalitions = np.arange(1 << size)
     sizes = np.array([coalition.bit_count() for coalition in range(1 << size)])
     values = np.empty((len(rows), size))
     for position in range(size):
-        without = coalitions[coalitions >> position & 1 == 0]
-        weights = np.array([1 / (size * comb(size - 1, count)) for count in range(size)])[sizes[without]]
-        gains = coalition_values[without | 1 << position] - coalition_values[without]
+        coalitions_without = coalitions[coalitions >> position & 1 == 0]
+        weights = np.array([1 / (size * comb(size - 1, count)) for count in range(size)])[sizes[coalitions_without]]
+        gains = coalition_values[coalitions_without | 1 << position] - coalition_values[coalitions_without]
         values[:, position] = weights @ gains
     return values
 
@@ -220,24 +220,26 @@ def compute_tree_values(leaves: Leaves, background: Codes, rows: Rows) -> Floats
     """
     values = np.zeros(rows.codes.shape)
     for leaf, probabilities in enumerate(leaves.probabilities):
-        tested = [j for j, box in enumerate(leaves.boxes) if not box[leaf].all()]
-        if not tested:  # the tree has a single leaf
+        tested_features = [j for j, box in enumerate(leaves.boxes) if not box[leaf].all()]
+        if not tested_features:  # the tree has a single leaf
             continue
-        row_fits, row_patterns, _ = _find_fit_patterns(leaves, leaf, tested, rows.codes)
-        background_fits, _, shares = _find_fit_patterns(leaves, leaf, tested, background)
+        row_fits, row_patterns, _ = _find_fit_patterns(leaves, leaf, tested_features, rows.codes)
+        background_fits, _, shares = _find_fit_patterns(leaves, leaf, tested_features, background)
         step = max(1, _MAX_ARRAY_SIZE // background_fits.size)
         parts = [
             _compute_leaf_values(row_fits[i : i + step], background_fits, shares) for i in range(0, len(row_fits), step)
         ]
-        values[:, tested] += probabilities[rows.labels, None] * np.concatenate(parts)[row_patterns]
+        values[:, tested_features] += probabilities[rows.labels, None] * np.concatenate(parts)[row_patterns]
     return values
 
 
-def _find_fit_patterns(leaves: Leaves, leaf: int, tested: list[int], codes: Codes) -> tuple[Floats, Ints, Floats]:
+def _find_fit_patterns(
+    leaves: Leaves, leaf: int, tested_features: list[int], codes: Codes
+) -> tuple[Floats, Ints, Floats]:
     """Return the different patterns (U, t) of features in which rows fit a leaf, that of each row, and shares."""
-    fits = np.stack([leaves.boxes[j][leaf][codes[:, j]] for j in tested], axis=1)
-    if len(tested) <= _MAX_PACKED_FEATURES:
-        keys = fits @ (1 << np.arange(len(tested), dtype=np.int64))
+    fits = np.stack([leaves.boxes[j][leaf][codes[:, j]] for j in tested_features], axis=1)
+    if len(tested_features) <= _MAX_PACKED_FEATURES:
+        keys = fits @ (1 << np.arange(len(tested_features), dtype=np.int64))
     else:
         keys = np.unique(np.packbits(fits, axis=1), axis=0, return_inverse=True)[1].ravel()
     _, first, patterns, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)

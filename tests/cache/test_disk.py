@@ -34,9 +34,9 @@ def test_entries_are_found_by_section_and_key(tmp_path):
     cache.put(A, {make_key(3): make_entry(30)})  # replaces the earlier one
     later = Disk(str(tmp_path / "deep" / "folder")).get(Section("a", ""), [make_key(3)])
     assert equal(later, {make_key(3): make_entry(30)})
-    assert sorted((label, entries) for label, entries, _, _ in cache.sections()) == [("", 40), ("label b", 0)]
+    assert sorted((label, entries) for label, entries, _, _ in cache.list_sections()) == [("", 40), ("label b", 0)]
     cache.clear()
-    assert cache.sections() == [] and cache.get(A, [make_key(3)]) == {}
+    assert cache.list_sections() == [] and cache.get(A, [make_key(3)]) == {}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -62,7 +62,7 @@ def test_the_least_recently_used_sections_are_removed_first(tmp_path, monkeypatc
         if number:
             cache.get(sections[0], [])  # in use
         cache.put(section, {make_key(i): make_entry(i, size=12) for i in range(100)})
-    labels = [label for label, *_ in cache.sections()]
+    labels = [label for label, *_ in cache.list_sections()]
     assert "s0" in labels and "s11" in labels and "s1" not in labels
     assert len(cache.get(sections[11], [make_key(i) for i in range(100)])) == 100
     assert cache.path.stat().st_size <= 0.2e6
@@ -111,14 +111,14 @@ def test_a_section_that_another_run_removed_is_stored_again(tmp_path):
     cache.get(A, [])
     cache.clear()
     cache.put(A, {make_key(1): make_entry()})
-    assert [(label, entries) for label, entries, _, _ in cache.sections()] == [("label a", 1)]
+    assert [(label, entries) for label, entries, _, _ in cache.list_sections()] == [("label a", 1)]
 
 
 def test_a_section_that_is_too_large_is_stored_in_part(tmp_path, caplog):
     cache = Disk(str(tmp_path), max_mb=0.1)
     for start in range(0, 1000, 50):
         cache.put(A, {make_key(start + i): make_entry(i, size=20) for i in range(50)})
-    ((_, entries, _, _),) = cache.sections()
+    ((_, entries, _, _),) = cache.list_sections()
     assert 50 <= entries < 1000 and cache.path.stat().st_size <= 0.1e6
     assert "cache.max_mb=0.1 is too small" in caplog.text
 

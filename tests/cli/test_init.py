@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli.own_configs import find_conf_folder
-from cfeval_cli.dataset.tabular import Table
+from cfeval_cli.dataset.tabular import TabularData
 from cfeval_cli.dataset.text import Text
 from cfeval_cli.errors import UserError
 from cfeval_cli.settings import compose
@@ -269,7 +269,7 @@ def test_every_setting_of_a_table_can_be_overridden_without_a_plus(data, tmp_pat
     write_file(table(), tmp_path / "loans.csv", "csv")
     data("init", "loans.csv", "--label", "default")
     keys = set(yaml.safe_load((tmp_path / "conf" / "dataset" / "loans.yaml").read_text())) - {"_target_"}
-    assert keys == set(Table.__dataclass_fields__) - {"reference"}
+    assert keys == set(TabularData.__dataclass_fields__) - {"reference"}
     words = ["immutable=[home]", "only={age:up}", "split=[0.6,0.2,0.2]", "candidates=8", "missing=[-9]", "header=true"]
     with compose.open_packaged_configs():
         cfg = compose.compose_run(["dataset=loans", *(f"dataset.{word}" for word in words)], find_conf_folder())

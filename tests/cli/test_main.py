@@ -70,14 +70,14 @@ finally:
 """
 
 FAR = """
-_target_: cfeval_cli.dataset.tabular.Table
+_target_: cfeval_cli.dataset.tabular.TabularData
 name: far
 columns: [a, label]
 features: {{}}
 label: label
 classes: ["no", "yes"]
 file:
-  _target_: cfeval_cli.dataset.sources.File
+  _target_: cfeval_cli.dataset.sources.DataFile
   name: far.csv
   sha256: {sha256}
   sources: [{{_target_: cfeval_cli.dataset.sources.Url, url: "{address}/far.csv"}}]

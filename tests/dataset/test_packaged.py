@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hydra.utils import instantiate
 
-from cfeval_cli.dataset.tabular import Table
+from cfeval_cli.dataset.tabular import TabularData
 from cfeval_cli.errors import UserError
 from tests.inside import compose_config
 
@@ -30,7 +30,7 @@ def load_config(name):
 
 def test_every_packaged_table_is_tested():
     folder = Path(__file__).parents[2] / "conf" / "dataset"
-    tables = {path.stem for path in folder.glob("*.yaml") if Table.__name__ in path.read_text().splitlines()[1]}
+    tables = {path.stem for path in folder.glob("*.yaml") if TabularData.__name__ in path.read_text().splitlines()[1]}
     assert tables == {*EXPECTED_COUNTS, "adults", "wine"}  # the latter two have tests of their own
 
 

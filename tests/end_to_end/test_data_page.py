@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
-from cfeval_cli.dataset.tabular import Table
+from cfeval_cli.dataset.tabular import TabularData
 from cfeval_cli.dataset.text import Text
 from cfeval_cli.settings import compose
 
@@ -42,7 +42,7 @@ def test_the_yaml_of_the_page_reads_a_file_as_it_says(folder, more, sizes):
     assert data.classes == ("0", "1") and data.train.labels.mean() == pytest.approx(1 / 3, abs=0.1)
 
 
-@pytest.mark.parametrize(("kind", "shown"), [(Table, LOANS), (Text, REVIEWS + VECTORS)])
+@pytest.mark.parametrize(("kind", "shown"), [(TabularData, LOANS), (Text, REVIEWS + VECTORS)])
 def test_every_setting_is_on_the_page(kind, shown):
     known = set(kind.__dataclass_fields__) - {"reference"}
     assert {name for name in known if f"`{name}" in PAGE or f"{name}:" in shown or f"@{name}:" in shown} == known

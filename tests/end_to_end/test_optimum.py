@@ -48,7 +48,7 @@ def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_boun
     rng = np.random.default_rng(0)
     alpha = study.plan.search.alpha
     for features in (
-        find_top_k(study.truth("signed"), 1),
+        find_top_k(study.compute_importance("signed"), 1),
         np.array([[rng.choice(np.flatnonzero(row != ABSENT))] for row in codes]),
     ):
         moved = found_by(study, study.plan.search, features, Access.GRADIENT)

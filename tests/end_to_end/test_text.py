@@ -62,8 +62,8 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
     whole = """\
   - _target_: cfeval_cli.dataset.text.Lines
     rows: 900
-    negative: {_target_: cfeval_cli.dataset.sources.File, name: whole.neg}
-    positive: {_target_: cfeval_cli.dataset.sources.File, name: whole.pos}
+    negative: {_target_: cfeval_cli.dataset.sources.DataFile, name: whole.neg}
+    positive: {_target_: cfeval_cli.dataset.sources.DataFile, name: whole.pos}
 """
     (conf / "toy_text.yaml").write_text(text.replace("corpora:\n", f"corpora:\n{whole}"))
     little = [*SMALL_RUN, *TRAINED, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]

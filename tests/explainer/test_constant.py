@@ -5,7 +5,7 @@ import pytest
 
 from cfeval_cli.core import ABSENT, BlackBox, ModelSpec
 from cfeval_cli.explainer import constant
-from cfeval_cli.explainer.constant import Constant
+from cfeval_cli.explainer.constant import ConstantScores
 from tests.problems import (
     TRUTHS,
     compute_importance,
@@ -25,7 +25,7 @@ def test_scores_are_means_over_the_training_rows_with_the_feature(truth, dataset
     monkeypatch.setattr(constant, "_MAX_BATCH_ROWS", 7)
     model = draw_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = densify(Constant(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.n_features)
+    told = densify(ConstantScores(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.n_features)
     train = dataset.train.codes
     every = compute_importance(truth, model, dataset, train, predict_labels(model, train))
     for j in range(dataset.n_features):
@@ -38,9 +38,9 @@ def test_scores_are_means_over_the_training_rows_with_the_feature(truth, dataset
 def test_all_instances_of_a_table_have_the_same_order():
     dataset = make_dataset([3, 2, 4, 5], n=30)
     model = draw_linear(dataset, 1, 2)
-    told = Constant(TRUTHS["shapley"]).fit(dataset, open_client(model))(make_batch(dataset, model))
+    told = ConstantScores(TRUTHS["shapley"]).fit(dataset, open_client(model))(make_batch(dataset, model))
     assert (told.features == told.features[0]).all() and (np.diff(told.scores[0]) <= 0).all()
     assert (
-        "needs a logit" in Constant(TRUTHS["shapley"]).not_applicable_reason(ModelSpec(dataset, BlackBox))
-        and Constant.is_control
+        "needs a logit" in ConstantScores(TRUTHS["shapley"]).not_applicable_reason(ModelSpec(dataset, BlackBox))
+        and ConstantScores.is_control
     )

@@ -14,7 +14,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from cfeval_cli.dataset.sources import File, Tar, Wheel
+from cfeval_cli.dataset.sources import DataFile, Tar, Wheel
 from cfeval_cli.errors import UserError
 from tests.hostile.mutations import limit_calls, list_names, mutate, parametrize_seeds
 
@@ -81,7 +81,7 @@ def take(tmp_path, monkeypatch):
             (scratch / key / "x-1.0-py3-none-any.whl").write_bytes(body)
         before = list_names(tmp_path)
         try:
-            found = File("x.csv", sha, [source], max_bytes).fetch(data / "x.csv", scratch)
+            found = DataFile("x.csv", sha, [source], max_bytes).fetch(data / "x.csv", scratch)
             got = found.path.read_bytes()
             found.path.unlink()
         except UserError as error:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from cfeval_cli.dataset import sources
-from cfeval_cli.dataset.sources import File, Url
+from cfeval_cli.dataset.sources import DataFile, Url
 from cfeval_cli.errors import UserError
 from tests.hostile.mutations import list_names
 
@@ -59,7 +59,7 @@ def server():
 
 def fetch_or_message(url, folder, sha=SHA, timeout=60.0, max_bytes=1 << 20):
     try:
-        found = File("x.csv", sha, [Url(url, timeout)], max_bytes).find(folder)
+        found = DataFile("x.csv", sha, [Url(url, timeout)], max_bytes).find(folder)
         body = found.path.read_bytes()
         found.path.unlink()
     except UserError as error:

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.tabular import Category, Number, Quartiles, Table, Tiers
-from cfeval_cli.dataset.text import Lines, Text
-from cfeval_cli.dataset.text import Table as Sentences
+from cfeval_cli.dataset.sources import DataFile
+from cfeval_cli.dataset.tabular import Category, Number, Quartiles, TabularData, Tiers
+from cfeval_cli.dataset.text import Lines, Text, TextTable
 from cfeval_cli.errors import UserError
 from tests.dataset import test_text as texts
 from tests.dataset.test_tabular import ROWS
@@ -30,7 +29,7 @@ COLUMNS = ["age", "colour", "gain", "label"]
 def make_table(**changes):
     features = {"age": Quartiles(), "colour": Category({"warm": ["red"]}), "gain": Tiers()}
     settings = {"columns": COLUMNS, "features": features, "label": "label", "classes": ["no", "yes"], "balance": False}
-    return Table("toy", File("toy.csv"), **{**settings, **changes})
+    return TabularData("toy", DataFile("toy.csv"), **{**settings, **changes})
 
 
 def make_hostile_file(rng):
@@ -150,7 +149,7 @@ def test_damaged_parquet_tables_are_read_or_reported(tmp_path, seeds):
         rng = np.random.default_rng(seed)
         path.write_bytes(body if seed % 10 == 0 else mutate(body, rng, 3))
         try:
-            data = replace(make_table(**settings), file=File("toy.parquet")).load(tmp_path, 0)
+            data = replace(make_table(**settings), file=DataFile("toy.parquet")).load(tmp_path, 0)
         except UserError as error:
             assert "toy.parquet" in str(error), seed
         else:
@@ -170,7 +169,7 @@ def test_damaged_sentences_are_read_correctly_or_reported(tmp_path, seeds):
         "pos": (tmp_path / "pos").read_bytes(),
         "all.csv": stream.getvalue().encode(),
     }
-    lines, sentences = Lines(File("neg"), File("pos"), 40), Sentences(File("all.csv"), "mine", 40)
+    lines, sentences = Lines(DataFile("neg"), DataFile("pos"), 40), TextTable(DataFile("all.csv"), "mine", 40)
     accepted = 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -206,7 +205,7 @@ def test_damaged_sentences_are_read_correctly_or_reported(tmp_path, seeds):
 )
 def test_incomplete_row_is_reported(tmp_path, body, message):
     (tmp_path / "all.csv").write_bytes(body)
-    corpus = Sentences(File("all.csv"), "mine", 1)
+    corpus = TextTable(DataFile("all.csv"), "mine", 1)
     with pytest.raises(UserError, match=message):
         list(corpus.read_sentences([corpus.file.find(tmp_path)]))
 

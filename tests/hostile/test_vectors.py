@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from cfeval_cli.dataset.glove import Glove
-from cfeval_cli.dataset.sources import File
+from cfeval_cli.dataset.sources import DataFile
 from cfeval_cli.errors import UserError
 from tests.hostile.mutations import Canary, list_names, mutate, parametrize_seeds
 
 WORDS = ["a", "good", "bad", "film", "1984", "é", "don't", "--"]
 TABLE = np.random.default_rng(0).normal(size=(len(WORDS), 6)).astype(np.float32)
 TEXT = "".join(f"{word} {' '.join(f'{x:.4f}' for x in row)}\n" for word, row in zip(WORDS, TABLE, strict=True)).encode()
-PACKAGED = Glove(File("t.npy"), File("i.parquet"), "small")
+PACKAGED = Glove(DataFile("t.npy"), DataFile("i.parquet"), "small")
 
 
 def as_npy(array, **options):
@@ -40,7 +40,7 @@ def test_a_text_file_is_read_as_it_is_written_or_refused_by_line(tmp_path, seeds
         body = mutate(TEXT, rng, 3)
         path.write_bytes(body)
         try:
-            vectors = Glove(File("t"), File("i"), "", str(path)).load_vectors(tmp_path, WORDS).table
+            vectors = Glove(DataFile("t"), DataFile("i"), "", str(path)).load_vectors(tmp_path, WORDS).table
         except UserError as error:
             assert path.name in str(error) and len(str(error)) < 1000, seed
             continue
@@ -64,7 +64,7 @@ def test_a_text_file_is_read_as_it_is_written_or_refused_by_line(tmp_path, seeds
 def test_what_is_no_file_of_vectors_is_refused(tmp_path, body):
     (tmp_path / "glove.txt").write_bytes(body)
     with pytest.raises(UserError, match=r"glove\.txt"):
-        Glove(File("t"), File("i"), "", str(tmp_path / "glove.txt")).load_vectors(tmp_path, ["a"])
+        Glove(DataFile("t"), DataFile("i"), "", str(tmp_path / "glove.txt")).load_vectors(tmp_path, ["a"])
 
 
 @parametrize_seeds(100, 1500)

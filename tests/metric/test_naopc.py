@@ -145,7 +145,7 @@ def test_lattice_finds_the_extremes_of_random_games(width, longest, monkeypatch)
     rows, fitted = np.arange(len(inputs)), inputs.removals["marginal"]
     lattice_without_edits = replace(Lattice.build(dataset, fitted.replacement, longest), edits=None)
     extremes = lattice_without_edits.compute_extremes(
-        inputs, fitted, rows, Naopc(max_features=longest).count_removed(inputs, rows)
+        inputs, fitted, rows, Naopc(max_features=longest).count_removals_per_point(inputs, rows)
     )
     for i in range(len(inputs)):
         means = [

@@ -22,7 +22,7 @@ def make_context(dataset, model, *overrides):
 
 
 def compute_truths(context):
-    return {name: context.truth(name) for name in context.plan.truths}
+    return {name: context.compute_importance(name) for name in context.plan.truths}
 
 
 @st.composite

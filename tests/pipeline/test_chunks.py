@@ -234,7 +234,7 @@ def test_without_a_section_nothing_is_cached(tmp_path):
     cache = Disk(str(tmp_path))
     for _ in range(2):
         assert len(run(work(section=Section(None, "label")), cache=cache).cached_rows) == 0
-    assert cache.sections() == []
+    assert cache.list_sections() == []
 
 
 def test_invalid_cache_entries_are_computed_again(tmp_path):

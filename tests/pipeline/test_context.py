@@ -23,7 +23,7 @@ from cfeval_cli.pipeline import explain, robustness
 from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.model_checks import compute_predictions
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
-from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
+from cfeval_cli.pipeline.search import find_instances_with_features, search_counterfactuals
 from tests.inside import make_plan
 from tests.problems import TRUTHS, compute_importance, get_class_proba, make_dataset, make_linear, predict_labels
 
@@ -58,7 +58,9 @@ def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
     )
     assert len(some) == 9 and some == sorted(some) == again != other
     for name in TRUTHS:
-        assert (context.truth(name) == compute_importance(name, MODEL, DATASET, codes, context.rows.labels)).all()
+        assert (
+            context.compute_importance(name) == compute_importance(name, MODEL, DATASET, codes, context.rows.labels)
+        ).all()
 
 
 def test_predictions_of_a_model_without_probabilities():
@@ -135,9 +137,9 @@ def test_incomplete_explanations_are_skipped_filled_or_evaluated(plan):
         chosen = explain.select_top_k(context, "x", done)
         assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NO_FEATURE).all()
         if how == "skip":
-            assert (chosen[:6] == NO_FEATURE).all() and len(find_explained(chosen)) == 24
+            assert (chosen[:6] == NO_FEATURE).all() and len(find_instances_with_features(chosen)) == 24
         elif how == "keep":
-            assert (chosen == features).all() and len(find_explained(chosen)) == 29
+            assert (chosen == features).all() and len(find_instances_with_features(chosen)) == 29
         else:
             assert (chosen[:5, 0] == 0).all() and set(chosen[:5, 1].tolist()) <= {1, 2}
             assert (explain.select_top_k(context, "x", done) == chosen).all()
@@ -156,7 +158,7 @@ def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
             len(robustness.sample_instances(replace(context, plan=changed(made, explainer_stability=requested)))[1])
             == size
         )
-    truth = {name: context.truth(name) for name in made.truths}
+    truth = {name: context.compute_importance(name) for name in made.truths}
     steps = []
     second = robustness.repeat_explanations(part, {name: of[rows] for name, of in truth.items()}, steps.append)
     assert sum(steps) == 18 and (part.instances.ids == context.instances.ids[rows]).all()

@@ -168,7 +168,7 @@ def test_explainers_without_a_fingerprint_are_not_cached(tmp_path):
     for made in (Odd(), Undeclared()):
         assert job(made).section.key is None
         run(job(made), cache=cache)
-        assert run(job(made), cache=cache).n_cached == 0 and cache.sections() == []
+        assert run(job(made), cache=cache).n_cached == 0 and cache.list_sections() == []
 
 
 def test_a_change_of_the_source_during_the_run_fails():

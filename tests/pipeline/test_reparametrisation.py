@@ -61,7 +61,7 @@ def score_explanations(context, explanations):
     edits = {
         name: search_explained_instances(context, features, name, lambda _: None) for name, features in selected.items()
     }
-    truth = {name: context.truth(name) for name in context.plan.truths}
+    truth = {name: context.compute_importance(name) for name in context.plan.truths}
     scores, summary = compute_scores(context, truth, explanations, selected, edits)
     return ScoredRun(context, explanations, selected, edits, scores, summary)
 

@@ -33,7 +33,7 @@ def score_explainers(unexplained):
     edits = {
         name: search_explained_instances(context, features, name, lambda _: None) for name, features in chosen.items()
     }
-    truth = {name: context.truth(name) for name in context.plan.truths}
+    truth = {name: context.compute_importance(name) for name in context.plan.truths}
     truth["contrast"] = np.where(np.arange(N)[:, None] % 3 == 0, np.nan, truth["contrast"])  # not computed for all
     scores, summary = compute_scores(context, truth, explained, chosen, edits)
     return scores, summary, context

@@ -27,8 +27,8 @@ classes: [bad, good]
 tokens: words
 search_words: null
 corpora:
-  - _target_: cfeval_cli.dataset.text.Table
-    file: {_target_: cfeval_cli.dataset.sources.File, name: own.csv}
+  - _target_: cfeval_cli.dataset.text.TextTable
+    file: {_target_: cfeval_cli.dataset.sources.DataFile, name: own.csv}
 """
 
 

@@ -56,7 +56,7 @@ def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     whole = compute_truths(context)
     assert not whole["shapley"].method.startswith("exact") and whole["shapley"].error.shape == (40,)
     for name, known in whole.items():
-        assert np.array_equal(known.importance, context.truth(name))
+        assert np.array_equal(known.importance, context.compute_importance(name))
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE", 7)
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE_WITHOUT_EVALUATIONS", 9)
     same(compute_truths(context), whole)

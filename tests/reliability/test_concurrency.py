@@ -96,5 +96,5 @@ def test_runs_in_the_same_second(site, tmp_path):
     assert Counting.asked == 1  # the others waited for the one that fetched
     assert (tmp_path / "data" / "toy.csv").read_bytes() == Counting.body
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["cache", "toy.csv"]
-    kept = Disk(str(tmp_path / "data" / "cache")).sections()
+    kept = Disk(str(tmp_path / "data" / "cache")).list_sections()
     assert len(kept) == len({label for label, *_ in kept}) == 3 + 2 + 1  # explainers, levels of the search, the model

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import pytest
 
-from cfeval_cli.dataset.sources import File, Url
+from cfeval_cli.dataset.sources import DataFile, Url
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import SMALL_RUN, run_cfeval, serve
@@ -119,7 +119,7 @@ def test_data_that_does_not_fit_is_not_left_half(tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "far.csv").write_bytes(body)
     with serve(tmp_path / "site") as address, small_disk(tmp_path / "disk", 100) as disk:
-        file = File("far.csv", sha256(body).hexdigest(), [Url(f"{address}/far.csv")])
+        file = DataFile("far.csv", sha256(body).hexdigest(), [Url(f"{address}/far.csv")])
         with pytest.raises(UserError, match="No space left on device"):
             file.find(disk)
         assert list(disk.iterdir()) == []

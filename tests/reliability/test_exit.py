@@ -15,10 +15,10 @@ from tests.conftest import run_cfeval
 from tests.tables import QUICK, make_loans, predict_proba
 
 DATASET = """\
-_target_: cfeval_cli.dataset.tabular.Table
+_target_: cfeval_cli.dataset.tabular.TabularData
 name: data
-file: {_target_: cfeval_cli.dataset.sources.File, name: train.parquet}
-split: {test: {_target_: cfeval_cli.dataset.sources.File, name: test.parquet}}
+file: {_target_: cfeval_cli.dataset.sources.DataFile, name: train.parquet}
+split: {test: {_target_: cfeval_cli.dataset.sources.DataFile, name: test.parquet}}
 balance: false
 label: paid
 classes: ["no", "yes"]

@@ -3,10 +3,11 @@
 import re
 
 import pytest
+from omegaconf import OmegaConf
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.settings import compose
-from cfeval_cli.settings.build import build_plan
+from cfeval_cli.settings.build import build_plan, instantiate_node
 from cfeval_cli.settings.renamed import describe_renamed_setting
 
 
@@ -65,6 +66,12 @@ def test_renamed_setting_that_is_added_is_refused_with_its_new_form(overrides, m
         cfg = compose.compose_run(overrides)
     with pytest.raises(UserError, match=re.escape(message)):
         build_plan(cfg)
+
+
+def test_renamed_class_of_a_users_own_config_is_refused_with_its_new_name():
+    node = OmegaConf.create({"_target_": "cfeval_cli.dataset.sources.File", "name": "loans.csv"})
+    with pytest.raises(UserError, match=r"renamed: use `_target_: cfeval_cli\.dataset\.sources\.DataFile`"):
+        instantiate_node(node)
 
 
 def test_other_settings_have_no_new_form():

@@ -343,8 +343,8 @@ class Counting(First):
     ("broken", "message"),
     [
         (Heavy, "weights must add up to 1"),
-        (Strange, "puts in values that there are not"),
-        (Counting, "replaces features otherwise after other questions"),
+        (Strange, "uses values that do not exist"),
+        (Counting, "replaces features in another way after other calls"),
     ],
 )
 def test_removals(broken, message):
@@ -399,7 +399,7 @@ class Wandering(Search1):
     ("broken", "message"),
     [
         (Lying, "flipped contradicts labels"),
-        (Elsewhere, "not open to the edit|not among the candidates|data do not permit"),
+        (Elsewhere, "may not edit|not among the candidates|data do not allow"),
         (Nothing, "must return either codes or vectors"),
         (Wandering, "finds another counterfactual in another order"),
     ],
