@@ -9,7 +9,7 @@ from lime.discretize import BaseDiscretizer, QuartileDiscretizer
 from lime.lime_tabular import LimeTabularExplainer
 
 from cfeval_cli.core import NO_FEATURE
-from cfeval_cli.explainer.anchor import Anchor, _merge_repeated
+from cfeval_cli.explainer.anchor import Anchor, _merge_duplicates
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.quartiles import bin_table
 from cfeval_cli.seeding import draw_seed, make_stream
@@ -148,7 +148,7 @@ def test_anchor_gives_the_packages_rule(seed, missing):
     assert any((told.features[i] != NO_FEATURE).any() for i in range(4))
 
 
-def test_a_feature_with_two_bounds_is_named_merge_repeated():
-    assert _merge_repeated([(3, 0.5), (1, 0.6), (3, 0.9)]) == [(3, 0.5), (1, 0.9)]
-    assert _merge_repeated([(3, 0.5), (3, 0.7), (1, 0.9)]) == [(3, 0.7), (1, 0.9)]
-    assert _merge_repeated([]) == []
+def test_a_feature_with_two_bounds_is_selected_once():
+    assert _merge_duplicates([(3, 0.5), (1, 0.6), (3, 0.9)]) == [(3, 0.5), (1, 0.9)]
+    assert _merge_duplicates([(3, 0.5), (3, 0.7), (1, 0.9)]) == [(3, 0.7), (1, 0.9)]
+    assert _merge_duplicates([]) == []
