@@ -33,7 +33,7 @@ def build_plan(cfg: DictConfig, components: Mapping[str, object] | None = None) 
     """Check the settings and instantiate its components; `components` replace those of the config, by key."""
     components = components or {}
     _check_keys(cfg)
-    settings = validate_settings(_get_plain_settings(cfg))
+    settings = validate_settings(read_plain_settings(cfg))
     access = _ACCESS[settings.access]
     chosen_metrics = _make_group(cfg, "metric", Metric, components)
     facts = _make_group(cfg, "fact", Metric, {}) if cfg.get("fact") else {}
@@ -69,7 +69,7 @@ def build_plan(cfg: DictConfig, components: Mapping[str, object] | None = None) 
     )
 
 
-def _get_plain_settings(cfg: DictConfig) -> dict[str, Any]:
+def read_plain_settings(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings that are not components, as plain values."""
     values = {name: _get_plain(cfg, name) for name in RunSettings.model_fields if name in cfg}
     return values | {"budget": _get_plain(cfg, "truth.budget")}

@@ -51,7 +51,7 @@ def frames():
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def working_directory(tmp_path, monkeypatch):
     """An empty folder; what Hydra does with settings, the run above and those of the command show."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -63,7 +63,7 @@ def scores(test):
 
 
 @pytest.fixture(scope="module")
-def found(frames, tmp_path_factory) -> Results:
+def results(frames, tmp_path_factory) -> Results:
     """A run from Python."""
     train, test = frames
     return evaluate(
@@ -74,7 +74,7 @@ def found(frames, tmp_path_factory) -> Results:
     )  # fmt: skip
 
 
-def test_evaluate_writes_the_same_bytes_as_the_command(frames, found, tmp_path):
+def test_evaluate_writes_the_same_bytes_as_the_command(frames, results, tmp_path):
     train, test = frames
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     (tmp_path / "data").mkdir()
@@ -84,24 +84,24 @@ def test_evaluate_writes_the_same_bytes_as_the_command(frames, found, tmp_path):
     numbered = scores(test).set_index(np.arange(150, 200)).rename_axis("instance").reset_index()
     numbered.to_csv(tmp_path / "mine.csv", index=False)
     (tmp_path / "score.py").write_text(inspect.getsource(tables))
-    usual = [f"{key}={format_value(value)}" for key, value in QUICK.items()]
+    defaults = [f"{key}={format_value(value)}" for key, value in QUICK.items()]
     run_cfeval(
         "run", "dataset=loans", "model=function", "model.path=score.py:predict_proba",
         "explainer=[random,omission,file]", "explainer.file.path=mine.csv", f"metric=[{','.join(METRICS)}]", "k=2",
-        "n_explain=15", "seed=3", "search.pick=nearest", *usual, "hydra.run.dir=out", cwd=tmp_path,
+        "n_explain=15", "seed=3", "search.pick=nearest", *defaults, "hydra.run.dir=out", cwd=tmp_path,
     )  # fmt: skip
-    theirs = {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} - APART
-    assert theirs == {path.name for path in found.folder.iterdir()} - APART and len(theirs) > 12
-    for name in theirs:
-        assert (tmp_path / "out" / name).read_bytes() == (found.folder / name).read_bytes(), name
+    command_files = {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} - APART
+    assert command_files == {path.name for path in results.folder.iterdir()} - APART and len(command_files) > 12
+    for name in command_files:
+        assert (tmp_path / "out" / name).read_bytes() == (results.folder / name).read_bytes(), name
 
 
-def test_record_has_the_call_and_a_run_of_a_function_cannot_be_resumed(found, tmp_path):
-    (call,) = found.record.command
+def test_record_has_the_call_and_a_run_of_a_function_cannot_be_resumed(results, tmp_path):
+    (call,) = results.record.command
     assert call.startswith("evaluate(predict_proba, train, test, label='paid', k=2, n_explain=15, seed=3")
     assert "attributions=['mine']" in call
-    assert read_resume_arguments(found.folder, []) is None  # complete
-    record = json.loads((found.folder / "run.json").read_text()) | {"status": "failed"}
+    assert read_resume_arguments(results.folder, []) is None  # complete
+    record = json.loads((results.folder / "run.json").read_text()) | {"status": "failed"}
     (tmp_path / "run.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match=r"written from Python\. Make the same call again with into="):
         read_resume_arguments(tmp_path, [])
@@ -119,28 +119,28 @@ class Changed(Metric):
     display_order = 45
 
     def score(self, case):
-        for level, found in case.counterfactuals.items():
-            yield Score(level.name.lower(), (found.codes != case.codes).sum(axis=1).astype(float), np.ones(len(case)))
+        for level, results in case.counterfactuals.items():
+            yield Score(level.name.lower(), (results.codes != case.codes).sum(axis=1).astype(float), np.ones(len(case)))
 
 
 class LastFeature(Random):
     """An explainer of the user's own."""
 
 
-def test_model_that_changes_during_the_run_is_a_failure(frames, here):
+def test_model_that_changes_during_the_run_is_a_failure(frames, working_directory):
     calls = []
 
     def drifts(rows):
         calls.append(len(rows))
         return predict_proba(rows) if len(calls) < 45 else predict_proba(rows) * 0.9 + 0.05
 
-    usual = {"explainers": ["omission"], "metrics": ["recall"], "n_explain": 10, "settings": QUICK}
+    defaults = {"explainers": ["omission"], "metrics": ["recall"], "n_explain": 10, "settings": QUICK}
     with pytest.raises(Failure, match="the model changed during the run: for instance"):
-        evaluate(drifts, *frames, label="paid", into=here / "out", **usual)
-    assert json.loads((here / "out" / "run.json").read_text())["status"] == "failed"
+        evaluate(drifts, *frames, label="paid", into=working_directory / "out", **defaults)
+    assert json.loads((working_directory / "out" / "run.json").read_text())["status"] == "failed"
 
 
-def test_explainers_and_metrics_may_be_objects(frames, here, capsys):
+def test_explainers_and_metrics_may_be_objects(frames, working_directory, capsys):
     run = evaluate(
         predict_proba, *frames, label="paid", explainers=["omission", LastFeature()], metrics=[Changed(), "recall"],
         n_explain=10, settings=QUICK,
@@ -150,34 +150,34 @@ def test_explainers_and_metrics_may_be_objects(frames, here, capsys):
     assert {"changed", "recall"} <= set(run.metrics["metric"])
     assert run.metrics.loc[run.metrics["metric"] == "changed", "value"].eq(1).all()
     assert run.folder.parent.parent == Path("outputs")
-    again = {"explainers": ["omission", LastFeature(), LastFeature()], "settings": QUICK}
+    arguments = {"explainers": ["omission", LastFeature(), LastFeature()], "settings": QUICK}
     with pytest.raises(UserError, match="two objects have the name last_feature"):
-        evaluate(predict_proba, *frames, label="paid", **again)
+        evaluate(predict_proba, *frames, label="paid", **arguments)
     with pytest.raises(UserError, match=r"metric\.posix_path: PosixPath is not a Metric: derive it from"):
         evaluate(predict_proba, *frames, label="paid", metrics=["recall", Path()], settings=QUICK)
 
 
-def test_judges_are_run_and_an_explainer_is_recommended(frames, here):
-    more = {"explainers": ["random", "omission"], "metrics": METRICS, "n_explain": 10, "settings": QUICK}
-    run = evaluate(predict_proba, *frames, label="paid", judges=["tree"], **more)
+def test_judges_are_run_and_an_explainer_is_recommended(frames, working_directory):
+    arguments = {"explainers": ["random", "omission"], "metrics": METRICS, "n_explain": 10, "settings": QUICK}
+    run = evaluate(predict_proba, *frames, label="paid", judges=["tree"], **arguments)
     assert (run.folder / "judges" / "tree" / "run.json").exists()
     assert len(run.advice) == 2 and run.advice[0] in html.unescape(run._repr_html_())
     stored = json.loads((run.folder / "recommendation.json").read_text())
     assert run.recommendation.questions.change.explainer == stored["questions"]["change"]["explainer"]
     with pytest.raises(UserError, match="there is no judge 'tre'"):
-        evaluate(predict_proba, *frames, label="paid", judges=["tre"], **more)
+        evaluate(predict_proba, *frames, label="paid", judges=["tre"], **arguments)
 
 
-def test_global_state_is_restored_after_errors(frames, here):
-    kept, before = GlobalHydra.instance().hydra, os.environ.get("OMP_NUM_THREADS")
+def test_global_state_is_restored_after_errors(frames, working_directory):
+    previous, before = GlobalHydra.instance().hydra, os.environ.get("OMP_NUM_THREADS")
     level = logging.getLogger("cfeval").level
     with pytest.raises(UserError, match="there is no setting 'nn_explain'"):
         evaluate(predict_proba, *frames, label="paid", settings={"nn_explain": 3})
     with pytest.raises(Failure, match=r"predict_proba raised KeyError: 'height' for"):
         evaluate(lambda rows: rows["height"], *frames, label="paid", settings=QUICK)
-    assert GlobalHydra.instance().hydra is kept and os.environ.get("OMP_NUM_THREADS") == before
+    assert GlobalHydra.instance().hydra is previous and os.environ.get("OMP_NUM_THREADS") == before
     assert logging.getLogger("cfeval").level == level and not logging.getLogger("cfeval").handlers
-    assert not list(here.rglob("run.json"))  # nothing had been computed
+    assert not list(working_directory.rglob("run.json"))  # nothing had been computed
 
 
 @pytest.mark.parametrize(
@@ -201,16 +201,16 @@ def test_global_state_is_restored_after_errors(frames, here):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_invalid_argument_is_one_message(frames, here, change, message):
+def test_invalid_argument_is_one_message(frames, working_directory, change, message):
     train, test = frames
     defaults = {"predict_proba": predict_proba, "train": train, "test": test, "label": "paid", "settings": QUICK}
     with pytest.raises(UserError) as error:
         evaluate(**defaults | change)
     assert message in str(error.value) and "/tmp" not in str(error.value) and ".parquet" not in str(error.value)
-    assert not list(here.rglob("run.json"))
+    assert not list(working_directory.rglob("run.json"))
 
 
-def test_progress_is_shown_and_an_explainer_that_always_fails_is_a_warning(frames, here, capsys):
+def test_progress_is_shown_and_an_explainer_that_always_fails_is_a_warning(frames, working_directory, capsys):
     empty = pd.DataFrame({"age": pd.Series(dtype=float)}, index=pd.Index([], dtype=object))
     with pytest.warns(RuntimeWarning, match=r"explainer\.mine failed on every instance"):
         run = evaluate(
@@ -218,8 +218,8 @@ def test_progress_is_shown_and_an_explainer_that_always_fails_is_a_warning(frame
             metrics=["validity"], n_explain=5, settings=QUICK, progress=True,
         )  # fmt: skip
     assert run.record.explained["mine"].faults == 5
-    shown = capsys.readouterr().err
-    assert "explain: random: 5 to do" in shown and "explain: random" in (run.folder / "run.log").read_text()
+    output = capsys.readouterr().err
+    assert "explain: random: 5 to do" in output and "explain: random" in (run.folder / "run.log").read_text()
 
 
 def swap_columns(rows):
@@ -237,18 +237,23 @@ def predict(rows):
         (predict, "predict_proba returns labels"),
     ],
 )
-def test_warning_of_the_command_is_a_python_warning_at_the_call(frames, here, capsys, model, message):
-    more = {"explainers": ["random", "decision_boundary"], "metrics": ["validity"], "n_explain": 5, "settings": QUICK}
+def test_warning_of_the_command_is_a_python_warning_at_the_call(frames, working_directory, capsys, model, message):
+    arguments = {
+        "explainers": ["random", "decision_boundary"],
+        "metrics": ["validity"],
+        "n_explain": 5,
+        "settings": QUICK,
+    }
     with pytest.warns(UserWarning, match=message) as issued:
-        evaluate(model, *frames, label="paid", **more)
+        evaluate(model, *frames, label="paid", **arguments)
     assert {warning.filename for warning in issued} == {__file__} and not capsys.readouterr().err
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        evaluate(model, *frames, label="paid", progress=True, **more)
+        evaluate(model, *frames, label="paid", progress=True, **arguments)
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_scores_with_the_wrong_sign_are_a_warning_and_in_the_record(frames, here):
+def test_scores_with_the_wrong_sign_are_a_warning_and_in_the_record(frames, working_directory):
     train, test = frames
     effects = np.zeros((len(test), 4))
     for j, name in enumerate(["age", "home", "member", "income"]):
@@ -256,35 +261,40 @@ def test_scores_with_the_wrong_sign_are_a_warning_and_in_the_record(frames, here
             predict_proba(test.assign(**{name: value}))[:, 1] for value in train[name].sample(50, random_state=0)
         ]
         effects[:, j] = predict_proba(test)[:, 1] - np.mean(removed, axis=0)
-    given = {"mine": pd.DataFrame(effects, test.index, ["age", "home", "member", "income"])}
-    more = {"explainers": ["random", "omission"], "metrics": ["recall"], "n_explain": 30, "settings": QUICK}
+    attributions = {"mine": pd.DataFrame(effects, test.index, ["age", "home", "member", "income"])}
+    arguments = {"explainers": ["random", "omission"], "metrics": ["recall"], "n_explain": 30, "settings": QUICK}
     with pytest.warns(UserWarning, match="explainer.mine: the scores seem to have the wrong sign .* predicts no"):
-        run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
+        run = evaluate(predict_proba, *frames, label="paid", attributions=attributions, **arguments)
     (doubt,) = run.record.warnings
     assert "multiply those of instances predicted as no by -1" in doubt
-    given["mine"] *= np.where(predict_proba(test)[:, [1]] > 0.5, 1, -1)
+    attributions["mine"] *= np.where(predict_proba(test)[:, [1]] > 0.5, 1, -1)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*wrong sign")
-        run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
+        run = evaluate(predict_proba, *frames, label="paid", attributions=attributions, **arguments)
     assert run.record.warnings == []
 
 
-def test_existing_results_of_a_function_are_kept_unless_redo(frames, here):
-    more = {"explainers": ["random", "omission"], "metrics": ["validity"], "n_explain": 5, "into": here / "run"}
-    evaluate(predict_proba, *frames, label="paid", settings=QUICK, **more)
+def test_existing_results_of_a_function_are_kept_unless_redo(frames, working_directory):
+    arguments = {
+        "explainers": ["random", "omission"],
+        "metrics": ["validity"],
+        "n_explain": 5,
+        "into": working_directory / "run",
+    }
+    evaluate(predict_proba, *frames, label="paid", settings=QUICK, **arguments)
     with pytest.raises(
         UserError, match=r"Whether they are of this run is unknown.* the dependencies of model are not declared"
     ) as error:
-        evaluate(predict_proba, *frames, label="paid", settings=QUICK, **more)
+        evaluate(predict_proba, *frames, label="paid", settings=QUICK, **arguments)
     assert "another run" not in str(error.value) and "redo=true" in str(error.value)
-    evaluate(predict_proba, *frames, label="paid", settings=QUICK | {"redo": True}, **more)
+    evaluate(predict_proba, *frames, label="paid", settings=QUICK | {"redo": True}, **arguments)
 
 
-def test_folder_name_that_is_not_utf8_is_a_user_error(frames, here, monkeypatch):
+def test_folder_name_that_is_not_utf8_is_a_user_error(frames, working_directory, monkeypatch):
     with pytest.raises(UserError, match=r"the argument .*caf\\udce9' is not valid UTF-8"):
-        evaluate(predict_proba, *frames, label="paid", settings=QUICK, into=here / "caf\udce9")
-    (here / "caf\udce9").mkdir()
-    monkeypatch.chdir(here / "caf\udce9")
+        evaluate(predict_proba, *frames, label="paid", settings=QUICK, into=working_directory / "caf\udce9")
+    (working_directory / "caf\udce9").mkdir()
+    monkeypatch.chdir(working_directory / "caf\udce9")
     with pytest.raises(UserError, match=r"the working directory .* is not valid UTF-8"):
         evaluate(predict_proba, *frames, label="paid", settings=QUICK)
 
@@ -298,8 +308,8 @@ def test_values_survive_the_override_syntax_of_hydra(value):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     override = OverridesParser.create().parse_override(f"key={format_value(value)}")
-    made = OmegaConf.to_container(OmegaConf.create({"key": override.value()}), resolve=True)["key"]
-    assert made == value
+    parsed = OmegaConf.to_container(OmegaConf.create({"key": override.value()}), resolve=True)["key"]
+    assert parsed == value
 
 
 def test_package_imports_nothing_heavy_and_has_type_stubs():

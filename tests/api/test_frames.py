@@ -27,7 +27,7 @@ def mixed(size=120):
     return table.assign(paid=rng.integers(0, 2, size))
 
 
-def given(frames, tmp_path, **settings):
+def make_inputs(frames, tmp_path, **settings):
     """The dataset and the model as a run has them."""
     table, excluded = frames.make_dataset(tmp_path, "mine", None, settings)
     dataset = table.load(tmp_path, 0)
@@ -37,21 +37,21 @@ def given(frames, tmp_path, **settings):
 def test_model_gets_the_original_values_of_every_type(tmp_path):
     table = mixed()
     frames = DataFrames(table[:90], table[90:], "paid")
-    dataset, source = given(frames, tmp_path)
+    dataset, source = make_inputs(frames, tmp_path)
     assert [feature.kind for feature in dataset.features] == [
         "number", "category", "category", "number", "category", "number", "category",
     ]  # fmt: skip
     wanted = table.drop(columns=["paid", "id"])
     for part in (dataset.train, dataset.validation, dataset.test):
         pd.testing.assert_frame_equal(source.build_frame(part.codes), wanted.iloc[part.ids].reset_index(drop=True))
-    again = pickle.loads(pickle.dumps(source))  # as workers are given it
-    pd.testing.assert_frame_equal(again.build_frame(dataset.test.codes), source.build_frame(dataset.test.codes))
-    np.testing.assert_array_equal(again.predict_raw(dataset.test.codes), source.predict_raw(dataset.test.codes))
+    restored = pickle.loads(pickle.dumps(source))  # as workers are given it
+    pd.testing.assert_frame_equal(restored.build_frame(dataset.test.codes), source.build_frame(dataset.test.codes))
+    np.testing.assert_array_equal(restored.predict_raw(dataset.test.codes), source.predict_raw(dataset.test.codes))
 
 
 def test_splits_follow_the_two_frames(tmp_path):
     table = make_loans()
-    dataset, _ = given(DataFrames(table[:150], table[150:], "paid"), tmp_path)
+    dataset, _ = make_inputs(DataFrames(table[:150], table[150:], "paid"), tmp_path)
     assert dataset.test.ids.tolist() == list(range(150, 200))
     assert sorted([*dataset.train.ids, *dataset.validation.ids]) == list(range(150))
     labels = np.concatenate([dataset.train.labels, dataset.validation.labels, dataset.test.labels])
@@ -81,8 +81,8 @@ def test_classes_have_the_order_of_the_probability_columns(values, classes, want
     table = make_loans()
     table["paid"] = np.where(table["paid"] == "yes", values[1], values[0])
     table["paid"] = table["paid"].astype(type(values[0]) if not isinstance(values[0], str) else object)
-    made, _ = DataFrames(table[:150], table[150:], "paid").make_dataset(tmp_path, "mine", classes, {})
-    assert made.load(tmp_path, 0).classes == wanted
+    dataset, _ = DataFrames(table[:150], table[150:], "paid").make_dataset(tmp_path, "mine", classes, {})
+    assert dataset.load(tmp_path, 0).classes == wanted
 
 
 def test_attributions_are_matched_by_the_index_of_test():
@@ -122,7 +122,7 @@ def test_model_gets_original_amounts_dates_and_infinite_numbers(tmp_path, caplog
     table["start"] = pd.Timestamp("2022-01-01") + pd.to_timedelta(np.arange(120) % 50, unit="D")
     table["fee"] = [f"${1000 + i % 40:,}" for i in range(120)]
     table["ratio"] = np.where(np.arange(120) == 7, np.inf, np.arange(120) % 9 / 2)
-    dataset, source = given(DataFrames(table[:90], table[90:], "paid"), tmp_path)
+    dataset, source = make_inputs(DataFrames(table[:90], table[90:], "paid"), tmp_path)
     kinds = {feature.name: feature.kind for feature in dataset.features}
     assert [kinds[name] for name in ("start", "fee", "ratio")] == ["number"] * 3
     wanted = table.drop(columns="paid").iloc[dataset.train.ids].reset_index(drop=True)
@@ -144,4 +144,4 @@ def test_values_that_share_a_code_are_refused(tmp_path, name, values, message):
     table = make_loans(120, seed=1)
     table[name] = values * 30
     with pytest.raises(UserError, match=message):
-        given(DataFrames(table[:90], table[90:], "paid"), tmp_path)
+        make_inputs(DataFrames(table[:90], table[90:], "paid"), tmp_path)

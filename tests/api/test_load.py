@@ -70,9 +70,9 @@ def test_notebook_output_is_escaped(toy, make_run):
     record["data"]["name"] = "<img src=x>"
     (folder / "run.json").write_text(json.dumps(record))
     reseal(folder)
-    shown = load(folder)._repr_html_()
-    assert "&lt;script&gt;" in shown and "<script" not in shown and "<img" not in shown
-    assert shown.count("<tr") == shown.count("</tr>") > 5 and '<p class="note">' in shown
+    page = load(folder)._repr_html_()
+    assert "&lt;script&gt;" in page and "<script" not in page and "<img" not in page
+    assert page.count("<tr") == page.count("</tr>") > 5 and '<p class="note">' in page
 
 
 def test_changed_or_incomplete_folder_is_refused(toy, make_run, tmp_path):

@@ -28,14 +28,14 @@ def call_atlas(*words):
 @pytest.fixture
 def runs(monkeypatch):
     """Sweeps are remembered and not made."""
-    made = []
+    calls = []
 
     def main(words, options):
-        made.append(words)
+        calls.append(words)
 
     monkeypatch.setattr(run, "main", main)
     monkeypatch.setattr(atlas, "gather_jobs", lambda *_: None)
-    return made
+    return calls
 
 
 def axes(words):
@@ -45,7 +45,7 @@ def axes(words):
 def test_full_atlas_runs_all_judges_on_all_datasets_they_support(monkeypatch, runs, tmp_path, capsys):
     with pytest.raises(Failure, match="of 430 runs are left out"):
         call_atlas("--into", tmp_path)
-    tables, texts = sorted((axes(words) for words in runs), key=lambda one: -len(one["dataset"]))
+    tables, texts = sorted((axes(words) for words in runs), key=lambda axis: -len(axis["dataset"]))
     assert tables["dataset"] == ["adults", "german", "compas", "heloc", "pima", "phishing", "breast"]
     assert texts["dataset"] == ["movie_reviews"] and texts["experiment"] == ["atlas_logistic_text"]
     judges = ["additive", "boosted_blind", "logistic", "mlp", "mlp_blind", "tree"]
@@ -118,7 +118,7 @@ def test_failed_run_is_reported_and_the_page_can_be_remade(monkeypatch, tmp_path
 
 def test_runs_are_added_to_an_atlas(monkeypatch, tmp_path, judged, capsys):
     # tables and page are written above
-    monkeypatch.setattr(atlas, "_write", lambda made, into, _: store.write_atlas(made, into / store.ATLAS_FILE))
+    monkeypatch.setattr(atlas, "_write", lambda calls, into, _: store.write_atlas(calls, into / store.ATLAS_FILE))
     store.write_atlas(store.collect_runs(judged[:1]), tmp_path / "atlas.parquet")
     call_atlas("add", judged[1], "--into", tmp_path)
     assert "Added" in capsys.readouterr().out and store.read_atlas(tmp_path / "atlas.parquet").n_runs == 2
@@ -134,14 +134,14 @@ def test_metric_ranking_is_printed(monkeypatch, tmp_path, capsys):
     "judge", ["additive", "boosted_blind", "logistic", "mlp", "mlp_blind", "tree", "logistic_text"]
 )
 def test_config_of_every_judge_makes_a_plan(judge):
-    made = make_plan(f"experiment=atlas_{judge}", f"dataset={'movie_reviews' if 'text' in judge else 'pima'}")
+    calls = make_plan(f"experiment=atlas_{judge}", f"dataset={'movie_reviews' if 'text' in judge else 'pima'}")
     assert (
-        made.settings.resamples,
-        made.settings.explainer_stability,
-        made.settings.bounds,
-        made.settings.reference,
-        made.settings.incomplete,
+        calls.settings.resamples,
+        calls.settings.explainer_stability,
+        calls.settings.bounds,
+        calls.settings.reference,
+        calls.settings.incomplete,
     ) == (0, 0, 0, None, "keep")
-    assert made.settings.n_explain == (200 if "text" in judge else None)
-    assert {"shap", "anchor", "lr"} <= set(made.explainers) and {"naopc", "axe"} <= set(made.metrics)
-    assert ("used" in made.truths) == ("blind" in judge)
+    assert calls.settings.n_explain == (200 if "text" in judge else None)
+    assert {"shap", "anchor", "lr"} <= set(calls.explainers) and {"naopc", "axe"} <= set(calls.metrics)
+    assert ("used" in calls.truths) == ("blind" in judge)

@@ -30,13 +30,13 @@ def data(monkeypatch, tmp_path):
 
 def loaded(path, folder="data"):
     """The dataset that a config file describes."""
-    made = instantiate(OmegaConf.create(path.read_text()), _convert_="all")
-    return made.load(path.parents[2] / folder, 0)
+    settings = instantiate(OmegaConf.create(path.read_text()), _convert_="all")
+    return settings.load(path.parents[2] / folder, 0)
 
 
-@pytest.mark.parametrize("how", ["csv", "tsv", "semicolons", "parquet"])
-def test_config_loads_the_file_in_each_format(data, tmp_path, how, capsys):
-    write_file(table(), tmp_path / "loans.csv", how)
+@pytest.mark.parametrize("file_format", ["csv", "tsv", "semicolons", "parquet"])
+def test_config_loads_the_file_in_each_format(data, tmp_path, file_format, capsys):
+    write_file(table(), tmp_path / "loans.csv", file_format)
     data("init", "loans.csv", "--label", "default")
     output, file = capsys.readouterr().out, tmp_path / "conf" / "dataset" / "loans.yaml"
     dataset, frame = loaded(file), table()
@@ -79,8 +79,8 @@ def test_comment_on_suspected_missing_values_is_a_valid_setting(data, tmp_path):
     lines = [line for line in file.read_text().splitlines() if not line.startswith("missing:")]
     file.write_text("\n".join(line.removeprefix("# ") if line.startswith("# missing:") else line for line in lines))
     features = {feature.name: feature for feature in loaded(file).features}
-    for name, gone in (("children", -9), ("score", 999)):
-        assert features[name].missing_code is not None and gone not in features[name].numbers
+    for name, marker in (("children", -9), ("score", 999)):
+        assert features[name].missing_code is not None and marker not in features[name].numbers
     assert features["seen"].missing_code is not None and features["age"].missing_code is None
     assert -9 in features["temperature"].numbers  # where it is a number like others
 
@@ -94,7 +94,7 @@ def test_file_without_header_is_described_by_positions(data, tmp_path):
     dataset = loaded(file)
     decoded = dataset.decode(dataset.test.codes)
     decoded_rows = [
-        ",".join([*(f"{one:g}" if isinstance(one, float) else str(one) for one in row), dataset.classes[label]])
+        ",".join([*(f"{value:g}" if isinstance(value, float) else str(value) for value in row), dataset.classes[label]])
         for row, label in zip(decoded.itertuples(index=False), dataset.test.labels, strict=True)
     ]
     assert decoded_rows == [rows[i] for i in dataset.test.ids]
@@ -159,10 +159,10 @@ def test_texts_are_described(data, tmp_path, header, capsys):
     data("init", "reviews.tsv", "--label", "stars" if header else "2")
     dataset = loaded(tmp_path / "conf" / "dataset" / "reviews.yaml")
     assert dataset.kind == "text" and dataset.classes == ("1", "5") and len(dataset.train) == 32
-    said = {
+    messages = {
         text.rsplit(" ", 1)[0]: label for text, label in zip(dataset.train.texts, dataset.train.labels, strict=True)
     }
-    assert said == {"Très mauvais, dull!": 0, "Good. Don't miss it": 1}
+    assert messages == {"Très mauvais, dull!": 0, "Good. Don't miss it": 1}
     out = capsys.readouterr().out
     assert "each word of a text is a feature" in out and out.endswith("cfeval run dataset=reviews\n")
     long = "\n".join([f"{'word ' * 150}{i}\t{i % 2}" for i in range(20)])
@@ -299,7 +299,7 @@ def test_every_setting_of_texts_can_be_overridden_without_a_plus(data, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("action", "arguments", "others"),
+    ("action", "arguments", "foreign_arguments"),
     [
         ("init", ["--label COLUMN", "--text", "--name", "--force", "FILE"], ["--clear", "--into"]),
         ("export", ["--into FILE", "--force"], ["--label", "--clear"]),
@@ -309,15 +309,17 @@ def test_every_setting_of_texts_can_be_overridden_without_a_plus(data, tmp_path)
         ("verify", ["exit code is 1"], ["--label", "--into", "--force", "--clear"]),
     ],
 )
-def test_each_action_has_its_own_help_and_refuses_arguments_of_others(data, capsys, action, arguments, others):
+def test_each_action_has_its_own_help_and_refuses_arguments_of_others(
+    data, capsys, action, arguments, foreign_arguments
+):
     with pytest.raises(SystemExit):
         data(action, "--help")
     output = " ".join(capsys.readouterr().out.split())
     assert output.startswith(f"usage: cfeval data {action} ")
-    assert all(word in output for word in arguments) and not any(word in output for word in others)
+    assert all(word in output for word in arguments) and not any(word in output for word in foreign_arguments)
     with pytest.raises(SystemExit) as caught:
-        data(action, others[0])
-    assert caught.value.code == 2 and f"unrecognized arguments: {others[0]}" in capsys.readouterr().err
+        data(action, foreign_arguments[0])
+    assert caught.value.code == 2 and f"unrecognized arguments: {foreign_arguments[0]}" in capsys.readouterr().err
 
 
 def test_the_general_help_names_every_action(data, capsys):

@@ -84,8 +84,8 @@ file:
 """
 
 QUICK = ("explainer=[random,lr]", "n_explain=20")
-FEW = ("metric=[c,recall]", "truth=[signed]")  # of which a config is composed in half the time
-LITTLE = (*FEW, "bounds=0", "resamples=0", "explainer_stability=0", "reparametrisations=0")
+SMALL_CONFIG = ("metric=[c,recall]", "truth=[signed]")  # of which a config is composed in half the time
+LITTLE = (*SMALL_CONFIG, "bounds=0", "resamples=0", "explainer_stability=0", "reparametrisations=0")
 
 
 def one_message(done):
@@ -105,7 +105,7 @@ def one_message(done):
     ],
 )
 def test_user_error_is_one_message_with_exit_code_2_and_leaves_no_files(toy, tmp_path, arguments, message):
-    done = toy.run(*arguments, *FEW, cwd=tmp_path, code=2)
+    done = toy.run(*arguments, *SMALL_CONFIG, cwd=tmp_path, code=2)
     assert message in one_message(done)
     assert not list(tmp_path.iterdir())
 
@@ -142,7 +142,7 @@ def test_deletion_is_moved_behind_the_options_like_other_overrides():
 def print_hydra_error(override, config_dir=None):
     """Print the error of Hydra for an override, and return the exit code."""
     with pytest.raises(HydraException) as raised, compose.open_packaged_configs():
-        compose.compose_run([override, *FEW], config_dir)
+        compose.compose_run([override, *SMALL_CONFIG], config_dir)
     return print_error(raised.value, overrides=[override], config_dir=config_dir)
 
 
@@ -171,7 +171,12 @@ def test_failure_has_exit_code_1_and_a_traceback_in_the_log_only(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "conf" / "explainer" / "broken.yaml").write_text("broken:\n  _target_: broken.Broken\n")
-    arguments = [*toy.arguments, *FEW, "explainer=[lr,broken]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
+    arguments = [
+        *toy.arguments,
+        *SMALL_CONFIG,
+        "explainer=[lr,broken]",
+        f"hydra.searchpath=[file://{tmp_path / 'conf'}]",
+    ]
     done = run_cfeval("run", *arguments, cwd=tmp_path, code=1)
     folder = find_only_run(tmp_path)
     message = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (broken.py:"
@@ -189,7 +194,7 @@ def test_component_that_cannot_be_imported_is_reported_with_the_reason(tmp_path,
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=r"explainer\.needy: .*no_such_module"):
         make_plan("explainer=[lr,needy]", folder=tmp_path / "conf")
-    arguments = ["--config-dir", str(tmp_path / "conf"), "explainer=[lr,needy]", *FEW]
+    arguments = ["--config-dir", str(tmp_path / "conf"), "explainer=[lr,needy]", *SMALL_CONFIG]
     done = run_cfeval("run", *arguments, cwd=tmp_path, code=1, env={"HYDRA_FULL_ERROR": "1"})
     assert "Traceback" in done.stderr and "import no_such_module" in done.stderr
     assert print_hydra_error("explainer=[lr,nedy]", str(tmp_path / "conf")) == 2
@@ -217,7 +222,7 @@ def test_signal_stops_the_run_and_leaves_no_process_or_temporary_folder(toy, tmp
     slow = ["explainer=[endless,random]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]", "cache=off"]
     workers = [f"n_jobs={n_jobs}", "executor.min_seconds=0"]
     with tempfile.TemporaryFile("w+") as output:
-        words = ["run", *toy.arguments, *FEW, *slow, *workers]
+        words = ["run", *toy.arguments, *SMALL_CONFIG, *slow, *workers]
         process = start_cfeval(words, tmp_path, output, env={"TMPDIR": str(tmp_path)})
         # until each is at work that has no end
         until(lambda: len(list(tmp_path.glob("at-work-*"))) == n_jobs or process.poll() is not None)
@@ -225,10 +230,10 @@ def test_signal_stops_the_run_and_leaves_no_process_or_temporary_folder(toy, tmp
             os.killpg(process.pid, sent)  # as a terminal does, to all
         else:
             process.send_signal(sent)
-        found = process.wait(PATIENCE)
+        result = process.wait(PATIENCE)
         output.seek(0)
         text = output.read()
-    assert found == code, text
+    assert result == code, text
     assert "Traceback" not in text
     folder = find_only_run(tmp_path)
     assert f"cfeval: stopped. {folder} keeps the results so far: dataset.json, " in text
@@ -238,10 +243,10 @@ def test_signal_stops_the_run_and_leaves_no_process_or_temporary_folder(toy, tmp
     assert list(tmp_path.glob("cfeval-*")) == []
 
 
-def until(there):
+def until(is_reached):
     """Wait for something that comes; for long only if it does not."""
     deadline = time.monotonic() + PATIENCE
-    while not there():
+    while not is_reached():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -260,8 +265,8 @@ def test_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
     where = f"cache.folder={tmp_path / 'cache'}"
     for name in "ab":
         (tmp_path / name).mkdir()
-        few = [*toy.arguments[2:], *QUICK, *LITTLE, "n_jobs=1", "figures=[]", "report=false"]
-        run(tmp_path / name, *few, "cache=disk", where, folder=toy.folder / "conf")
+        arguments = [*toy.arguments[2:], *QUICK, *LITTLE, "n_jobs=1", "figures=[]", "report=false"]
+        run(tmp_path / name, *arguments, "cache=disk", where, folder=toy.folder / "conf")
     data("cache", where)
     listed = capsys.readouterr().out
     assert re.search(r"finished-1.sqlite: \d+ entries", listed)
@@ -280,12 +285,12 @@ def test_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
 
 def _below(folder):
     """The processes that work in a folder."""
-    found = []
+    result = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
             if link.readlink() == folder:
-                found.append(link.parent.name)
-    return found
+                result.append(link.parent.name)
+    return result
 
 
 def test_run_of_one_explainer_has_metrics_and_a_reason_for_missing_correlations(toy, make_run):
@@ -304,15 +309,15 @@ def test_terminal_shows_live_progress_and_then_the_answer(toy, tmp_path):
     words += ["training=0"]
     process = subprocess.Popen([str(CFEVAL), *words], cwd=tmp_path, env=env, stdout=end, stderr=end)
     os.close(end)
-    seen = b""
+    screen = b""
     with contextlib.suppress(OSError):  # which comes when the other end is closed
         while block := os.read(terminal, 65536):
-            seen += block
+            screen += block
     os.close(terminal)
-    text = seen.decode()
+    text = screen.decode()
     assert process.wait(PATIENCE) == 0, text
     assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
-    order = [text.index(said) for said in ("conclude", "figures and page", "Verdict:", "Results:")]
+    order = [text.index(text_of_stage) for text_of_stage in ("conclude", "figures and page", "Verdict:", "Results:")]
     assert order == sorted(order) and "Contains training data" not in text
 
 
@@ -320,7 +325,9 @@ def test_help_info_and_version_options(tmp_path):
     output = run_cfeval("run", "--help", cwd=tmp_path).stdout
     assert "cfeval run --multirun seed=1,2,3" in output and "cfeval run --help GROUP" in output
     assert "\npima: Pima" in run_cfeval("run", "--help", "dataset", cwd=tmp_path).stdout
-    assert "searchpath" in run_cfeval("run", "--info", "searchpath", *FEW, cwd=tmp_path).stdout.lower().replace(" ", "")
+    assert "searchpath" in run_cfeval(
+        "run", "--info", "searchpath", *SMALL_CONFIG, cwd=tmp_path
+    ).stdout.lower().replace(" ", "")
     assert "Hydra" in run_cfeval("run", "--hydra-help", cwd=tmp_path).stdout
     assert run_cfeval("--version", cwd=tmp_path).stdout.startswith("cfeval 0.")
     assert "there is no command 'rum'. Did you mean run?" in run_cfeval("rum", cwd=tmp_path, code=2).stderr
@@ -344,8 +351,8 @@ def test_shell_completion_offers_commands_settings_and_options(tmp_path):
 
 
 def test_help_and_config_import_no_heavy_package(tmp_path):
-    heavy, shown = {"torch", "pandas", "scipy", "sklearn", "lime", "anchor", "matplotlib"}, []
-    for arguments, more in (
+    heavy, outputs = {"torch", "pandas", "scipy", "sklearn", "lime", "anchor", "matplotlib"}, []
+    for arguments, extra_packages in (
         (["--help"], {"hydra", "numpy"}),
         (["paper", "--help"], {"hydra"}),
         (["run", "k=3", "--cfg", "job"], set()),
@@ -353,23 +360,23 @@ def test_help_and_config_import_no_heavy_package(tmp_path):
         code = IMPORTED.format(arguments=arguments)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
         loaded = set(done.stderr.splitlines()[-1].split())
-        assert not loaded & (heavy | more)
-        shown.append(done.stdout)
-    output, _, config = shown
+        assert not loaded & (heavy | extra_packages)
+        outputs.append(done.stdout)
+    output, _, config = outputs
     assert "run " in output and "data " in output and max(map(len, output.splitlines())) <= 80
     assert "k: 3" in config and "_target_: cfeval_cli.explainer.lime.Lime" in config
 
 
 def test_data_list_fetch_and_verify(toy, tmp_path, data, capsys):
-    here = f"data_dir={tmp_path}"
-    data("list", here)
+    data_dir = f"data_dir={tmp_path}"
+    data("list", data_dir)
     listed = capsys.readouterr().out
     assert "adult.data" in listed and "missing" in listed and "mglearn==0.2.0" in listed
     assert max(map(len, listed.splitlines()[1:])) <= 80  # with all names whole
     for words, message in ((["adlts"], "there is no dataset adlts"), ([], "name the datasets to fetch")):
         with pytest.raises(UserError, match=message):
-            data("fetch", *words, here)
-    data("verify", here)
+            data("fetch", *words, data_dir)
+    data("verify", data_dir)
     assert "missing" in capsys.readouterr().out
     data("verify", "toy", "--config-dir", toy.folder / "conf", f"data_dir={toy.folder / 'data'}")
     assert "toy.csv: sha256 ok" in capsys.readouterr().out

@@ -23,8 +23,8 @@ def test_config_dir_is_read_from_the_command_line():
 
 def test_time_stamped_folder_is_made_new_and_a_chosen_folder_is_not(tmp_path):
     OmegaConf.register_new_resolver("now", lambda form: "then", replace=True)
-    made = [callbacks.claim_folder(OmegaConf.create({"dir": f"{tmp_path}/${{now:%H}}"})) for _ in range(3)]
-    assert [path.name for path in made] == ["then", "then-2", "then-3"] and all(path.is_dir() for path in made)
+    folders = [callbacks.claim_folder(OmegaConf.create({"dir": f"{tmp_path}/${{now:%H}}"})) for _ in range(3)]
+    assert [path.name for path in folders] == ["then", "then-2", "then-3"] and all(path.is_dir() for path in folders)
     assert callbacks.claim_folder(OmegaConf.create({"dir": str(tmp_path / "own")})) is None
     assert not (tmp_path / "own").exists()
 
@@ -55,16 +55,16 @@ def test_conf_folder_of_the_user_is_found_but_not_that_of_a_clone(tmp_path, monk
 
 def test_config_of_the_user_cannot_replace_a_packaged_one(tmp_path):
     folder = own(tmp_path, "dataset/mine.yaml", "explainer/lime.yaml", "dataset/wine.yaml", "search/near.yaml")
-    ours = compose.get_package_folder() / "dataset" / "wine.yaml"
-    (tmp_path / "dataset" / "wine.yaml").write_bytes(ours.read_bytes())  # as in a clone beside an installed package
+    packaged = compose.get_package_folder() / "dataset" / "wine.yaml"
+    (tmp_path / "dataset" / "wine.yaml").write_bytes(packaged.read_bytes())  # as in a clone beside an installed package
     assert is_own_config("dataset/mine", str(folder)) and not is_own_config("dataset/wine", str(folder))
     assert not is_own_config("dataset/adults", str(folder))
     assert has_clash(str(folder)) and not has_clash(str(own(tmp_path / "new", "dataset/mine.yaml")))
     own(tmp_path, "explainer/many.yaml", body="defaults: [omission, few]\n")
     own(tmp_path, "explainer/few.yaml", body="few: {_target_: x.Few}\n")
     with compose.open_packaged_configs():
-        used = list_used_configs(["dataset=mine", "explainer=[random,many]"], str(folder))
-        assert sorted(used) == ["dataset/mine", "explainer/few", "explainer/many"]  # what others name counts too
+        names = list_used_configs(["dataset=mine", "explainer=[random,many]"], str(folder))
+        assert sorted(names) == ["dataset/mine", "explainer/few", "explainer/many"]  # what others name counts too
         assert list_used_configs(["dataset=wine", "explainer=[random]"], str(folder)) == []
         with pytest.raises(UserError) as error:
             list_used_configs([], str(folder))

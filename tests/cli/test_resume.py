@@ -127,8 +127,8 @@ def test_folder_without_an_unfinished_run_is_refused(tmp_path, monkeypatch):
     write(tmp_path, status="complete")
     assert read_resume_arguments(tmp_path, []) is None
     assert read_resume_arguments(tmp_path, ["redo=true"]) == ["k=2", "redo=true", f"hydra.run.dir='{tmp_path}'"]
-    again = read_resume_arguments(tmp_path, ["--config-dir", "a", "redo=true", "k=3"])
-    assert again == ["--config-dir", "a", "k=3", "redo=true", f"hydra.run.dir='{tmp_path}'"]
+    merged = read_resume_arguments(tmp_path, ["--config-dir", "a", "redo=true", "k=3"])
+    assert merged == ["--config-dir", "a", "k=3", "redo=true", f"hydra.run.dir='{tmp_path}'"]
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UserError, match="damaged"):
         read_resume_arguments(tmp_path, [])
@@ -202,9 +202,9 @@ def test_sweep_is_resumed_with_its_own_overrides(tmp_path, hydra, good):
             read_resume_arguments(tmp_path, [])
     assert read_resume_arguments(tmp_path, hydra)[:1] == ["--multirun"]
     if good:
-        kept = [one for one in hydra if "subdir" in one]
+        accepted = [override for override in hydra if "subdir" in override]
         assert read_resume_arguments(tmp_path, ["n_jobs=1"]) == [
-            "--multirun", "k=1,2", "n_jobs=1", *kept, f"hydra.sweep.dir='{tmp_path}'",
+            "--multirun", "k=1,2", "n_jobs=1", *accepted, f"hydra.sweep.dir='{tmp_path}'",
         ]  # fmt: skip
 
 

@@ -44,8 +44,8 @@ def test_answer_is_followed_by_one_table_or_with_full_by_all_tables(monkeypatch,
 def test_quiet_prints_results_and_errors_only(monkeypatch, capsys, toy, tmp_path):
     screen.print_tables([TABLE], "Results: here", screen.Options(quiet=True))
     assert capsys.readouterr().out == "Results: here\n"
-    few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]"]  # fmt: skip
-    done = toy.run("--quiet", *few, "hydra.run.dir=run", cwd=tmp_path)
+    settings = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]"]
+    done = toy.run("--quiet", *settings, "hydra.run.dir=run", cwd=tmp_path)
     result, results, training = done.stdout.splitlines()
     assert training == "Contains training data (training.parquet). training=0 leaves it out."
     assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
@@ -53,9 +53,9 @@ def test_quiet_prints_results_and_errors_only(monkeypatch, capsys, toy, tmp_path
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
     gather.main(["run", "--into", "g"], screen.Options(quiet=True))
-    verdict, *rest = capsys.readouterr().out.splitlines()
+    verdict, *lines_below = capsys.readouterr().out.splitlines()
     assert verdict.startswith("Verdict: ")
-    assert rest == [f"Gathered 1 run: {tmp_path / 'g'}", f"Report: {tmp_path / 'g' / 'report.html'}"]
+    assert lines_below == [f"Gathered 1 run: {tmp_path / 'g'}", f"Report: {tmp_path / 'g' / 'report.html'}"]
     report.main(["run"], screen.Options(full=True))
     output = capsys.readouterr().out
     assert output.startswith(f"{result}\n") and "Scores and ranks of the explainers" in output

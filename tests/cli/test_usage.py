@@ -31,8 +31,8 @@ def test_page_of_a_group_lists_each_option_with_description_and_settings(group):
         alone = isinstance(inner, dict) and "_target_" in inner
         for key, value in (inner if alone else content).items():
             if group != "experiment" and key not in ("_target_", "defaults") and isinstance(value, int | float):
-                shown = str(value).lower() if isinstance(value, bool) else value
-                assert f"{group}.{f'{file.stem}.' * alone}{key}={shown}" in words
+                default = str(value).lower() if isinstance(value, bool) else value
+                assert f"{group}.{f'{file.stem}.' * alone}{key}={default}" in words
 
 
 def test_page_of_settings_lists_every_key_of_run_yaml():
@@ -41,7 +41,7 @@ def test_page_of_settings_lists_every_key_of_run_yaml():
     content = yaml.safe_load((CONF / "run.yaml").read_text())
     for key, value in content.items():
         if key not in ("defaults", "hydra"):
-            names = [f"{key}.{one}=" for one in value] if isinstance(value, dict) else [f"{key}="]
+            names = [f"{key}.{name}=" for name in value] if isinstance(value, dict) else [f"{key}="]
             assert all(any(line.startswith(name) for line in text) for name in names), key
     words = " ".join(" ".join(text).split())
     assert "k=1 number of features that each explanation selects" in words

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.settings.build import _plain_settings
+from cfeval_cli.settings.build import read_plain_settings
 from cfeval_cli.settings.run_settings import RunSettings, validate_settings
 from tests.inside import compose_config
 
-VALUES = _plain_settings(compose_config())
+VALUES = read_plain_settings(compose_config())
 
 
 def test_the_defaults_of_run_yaml_are_valid_and_complete():
@@ -32,7 +32,7 @@ def test_the_defaults_of_run_yaml_are_valid_and_complete():
         ({"figures": "svg"}, "figures must be a list such as [a,b], not 'svg'."),
         ({"confidence": 95}, "confidence must be at most 0.9999, not 95."),
         ({"budget": 0}, "truth.budget must be at least 1, not 0."),
-        ({"tables": {"metrics": []}}, "tables.metrics must be a list such as [comprehensiveness,validity_soft]"),
+        ({"tables": {"metrics": []}}, "tables.metrics must be a list of metrics such as [a,b]"),
         ({"tabels": 1}, "tabels is not a setting."),
         ({"k": 0, "report": "maybe"}, "k must be at least 1, not 0. report must be true or false, not 'maybe'."),
     ],
