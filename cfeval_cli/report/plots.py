@@ -197,7 +197,7 @@ def add_legend(figure: Figure, axis: Axes, location: str = "lower center") -> No
         text.set_parse_math(False)
 
 
-def _set_title(axis: Axes, pair: Pair, record: RunRecord, addition: str = "") -> None:
+def set_panel_title(axis: Axes, pair: Pair, record: RunRecord, addition: str = "") -> None:
     """Set the metric as the title of a panel, on two lines if it has details."""
     title = make_metric_title(*pair, record)
     lines = [title.name, f"{title.bracket[1:]} {ARROWS[title.direction]}".strip()] if title.details else [title.text]
@@ -207,7 +207,7 @@ def _set_title(axis: Axes, pair: Pair, record: RunRecord, addition: str = "") ->
     axis.set_title("\n".join(lines), parse_math=False)
 
 
-def _widen_limits(limits: tuple[float, float]) -> tuple[float, float]:
+def widen_limits(limits: tuple[float, float]) -> tuple[float, float]:
     """Return limits of an axis on which values that differ by rounding alone look the same."""
     low, high = limits
     middle = (low + high) / 2
@@ -260,8 +260,8 @@ def _draw_scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
         axis.margins(x=0.12)
         axis.grid(axis="x")
         axis.locator_params(axis="x", nbins=4)
-        axis.set_xlim(*_widen_limits(axis.get_xlim()))
-        _set_title(axis, pair, record)
+        axis.set_xlim(*widen_limits(axis.get_xlim()))
+        set_panel_title(axis, pair, record)
     caption = f"Value of each metric for each explainer.{describe_data(record, 'Bars')}"
     return Plot(figure, "Scores of the explainers", caption, part="scores")
 
@@ -280,11 +280,11 @@ def _draw_against_truth(metrics: pd.DataFrame, correlations: pd.DataFrame, recor
         axis.set_xlim(-0.06, 1.06)
         axis.grid()
         axis.locator_params(axis="y", nbins=4)
-        axis.set_ylim(*_widen_limits(axis.get_ylim()))
+        axis.set_ylim(*widen_limits(axis.get_ylim()))
         if record.metrics[pair[0]].better == "lower":
             axis.invert_yaxis()  # up is better everywhere
         tau = taus.get(pair, np.nan)
-        _set_title(axis, pair, record, "" if pd.isna(tau) else f", τ = {tau:.2f}")
+        set_panel_title(axis, pair, record, "" if pd.isna(tau) else f", τ = {tau:.2f}")
     figure.supxlabel(f"ground truth ({agreement}, {truth_name})", fontsize=8, parse_math=False)
     add_legend(figure, max(axes, key=lambda axis: len(axis.lines)), "upper center")
     caption = (
@@ -307,7 +307,7 @@ def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: 
         x_lines, y_lines = (frame[frame["variant"] == level].set_index("explainer") for frame in (distances, flips))
         _draw_crosses(axis, x_lines, y_lines, names, record)
         axis.set_ylim(-0.06, 1.06)
-        axis.set_xlim(*_widen_limits(axis.get_xlim()))
+        axis.set_xlim(*widen_limits(axis.get_xlim()))
         axis.grid()
         axis.set_xlabel(f"{distances_title} ({level}), lower is better")
     axes[0].set_ylabel(flips_title)

@@ -72,13 +72,13 @@ class Bootstrap:
         )
 
 
-def draw_counts(size: int, resamples: int, seed: int) -> Iterator[DrawCounts]:
+def draw_counts(size: int, resamples: int, seed: int, max_draws: int = _MAX_DRAWS_PER_BLOCK) -> Iterator[DrawCounts]:
     """Yield how often each of `size` instances is drawn, in blocks (b, N) of resamples."""
-    if resamples * size <= _MAX_DRAWS_PER_BLOCK:
+    if resamples * size <= max_draws:
         yield _draw_single_block(size, resamples, seed)
         return
     rng = make_stream(seed, "bootstrap")
-    step = max(_MIN_RESAMPLES_PER_BLOCK, _MAX_DRAWS_PER_BLOCK // max(1, size))
+    step = max(_MIN_RESAMPLES_PER_BLOCK, max_draws // max(1, size))
     for start in range(0, resamples, step):
         yield _draw_block(rng, size, min(step, resamples - start))
 
@@ -102,15 +102,21 @@ def _draw_block(rng: np.random.Generator, size: int, resamples: int) -> DrawCoun
 
 
 def compute_resampled_sums(
-    matrices: Sequence[Callable[[slice], Floats]], size: int, resamples: int, seed: int
+    matrices: Sequence[Callable[[slice], Floats]],
+    size: int,
+    resamples: int,
+    seed: int,
+    *,
+    max_draws: int = _MAX_DRAWS_PER_BLOCK,
+    instances_per_slab: int = _INSTANCES_PER_SLAB,
 ) -> list[Floats]:
     """Return for each matrix (N, C) the sums (B, C) of its columns over every resample of its rows.
 
     A matrix is a function that returns some of its rows, so that few are in memory at once.
     """
     sums = [[np.zeros((0, matrix(slice(0, 0)).shape[1]))] for matrix in matrices]
-    for counts in draw_counts(size, resamples, seed):
-        for slab in iterate_slabs(size, _INSTANCES_PER_SLAB):
+    for counts in draw_counts(size, resamples, seed, max_draws):
+        for slab in iterate_slabs(size, instances_per_slab):
             weights = counts[:, slab].astype(np.float64)
             for blocks, matrix in zip(sums, matrices, strict=True):
                 summand = weights @ matrix(slab)

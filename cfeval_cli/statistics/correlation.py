@@ -106,14 +106,19 @@ class RankCorrelations:
 
     @staticmethod
     def compute(
-        resampled: ResampledValues, family: RankedFamily, bootstrap: Bootstrap, *, with_p: bool = True
+        resampled: ResampledValues,
+        family: RankedFamily,
+        bootstrap: Bootstrap,
+        *,
+        with_p: bool = True,
+        max_pairs: int = _MAX_PAIRS_PER_BLOCK,
     ) -> RankCorrelations:
         """Compute all correlations of a family, with permutation p-values on demand."""
         is_ranked = _find_ranked(resampled, family)
         shape = is_ranked.shape[:2]
         tau, rho = (np.full((len(resampled.values), *shape), np.nan) for _ in range(2))
         p_tau, p_rho = np.full(shape, np.nan), np.full(shape, np.nan)
-        for mask, resamples, ranks in _iterate_ranks(resampled, family, is_ranked):
+        for mask, resamples, ranks in _iterate_ranks(resampled, family, is_ranked, max_pairs):
             for coefficients, part in zip((tau, rho), compute_rank_correlations(*ranks), strict=True):
                 coefficients[resamples, mask] = part[:, mask]
             if with_p and resamples.start == 0:
@@ -214,14 +219,14 @@ def compute_kendall_tau(resampled: ResampledValues, family: RankedFamily) -> Flo
 
 
 def _iterate_ranks(
-    resampled: ResampledValues, family: RankedFamily, is_ranked: Bools
+    resampled: ResampledValues, family: RankedFamily, is_ranked: Bools, max_pairs: int = _MAX_PAIRS_PER_BLOCK
 ) -> Iterator[tuple[Bools, slice, tuple[Floats, Floats]]]:
     """Yield metrics and references (J, T) that rank the same explainers, with the ranks of both in some resamples."""
     for pattern in np.unique(is_ranked.reshape(-1, is_ranked.shape[2]), axis=0) if is_ranked.size else ():
         if pattern.sum() < 2:
             continue
         explainers = family.explainers[pattern]
-        step = max(1, _MAX_PAIRS_PER_BLOCK // (sum(is_ranked.shape[:2]) * len(explainers) ** 2))
+        step = max(1, max_pairs // (sum(is_ranked.shape[:2]) * len(explainers) ** 2))
         for start in range(0, len(resampled.values), step):
             resamples = slice(start, start + step)
             yield (is_ranked == pattern).all(axis=2), resamples, _rank(resampled, family, explainers, resamples)

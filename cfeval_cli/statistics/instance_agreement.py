@@ -29,7 +29,11 @@ _INSTANCES_PER_SLAB = 1 << 16
 
 
 def tabulate_instance_agreement(
-    scores: Scores, resampled: ResampledValues, family: RankedFamily, bootstrap: Bootstrap
+    scores: Scores,
+    resampled: ResampledValues,
+    family: RankedFamily,
+    bootstrap: Bootstrap,
+    max_pairs: int = _MAX_PAIRS_PER_BLOCK,
 ) -> Iterator[dict[str, Any]]:
     """Yield rows of instance_agreement.csv, by subset of the explainers.
 
@@ -37,9 +41,9 @@ def tabulate_instance_agreement(
     """
     if len(family.explainers) < 2 or not family.judged or not family.references or not scores.n_instances:
         return
-    is_kept = np.isin(family.explainers, family.drop_controls(resampled.controls).explainers)
-    subsets = [np.ones(len(is_kept), dtype=bool), *([] if is_kept.all() else [is_kept])]
-    agreements = _estimate_agreement(_PairCounts.count(scores, resampled, family, subsets), bootstrap)
+    is_no_control = np.isin(family.explainers, family.drop_controls(resampled.controls).explainers)
+    subsets = [np.ones(len(is_no_control), dtype=bool), *([] if is_no_control.all() else [is_no_control])]
+    agreements = _estimate_agreement(_PairCounts.count(scores, resampled, family, subsets, max_pairs), bootstrap)
     for subset, agreement in ((ALL_EXPLAINERS, agreements[0]), (WITHOUT_CONTROLS, agreements[-1])):
         for j, metric in enumerate(family.judged):
             for t, reference in enumerate(family.references):
@@ -65,7 +69,7 @@ class _PairCounts:
 
     @staticmethod
     def count(
-        scores: Scores, resampled: ResampledValues, family: RankedFamily, subsets: list[Bools]
+        scores: Scores, resampled: ResampledValues, family: RankedFamily, subsets: list[Bools], max_pairs: int
     ) -> list[_PairCounts]:
         """Count the pairs among each subset (E,) of the explainers, by blocks of instances: memory stays bounded."""
         first, second = np.triu_indices(len(family.explainers), 1)
@@ -74,7 +78,7 @@ class _PairCounts:
         metrics, names = [resampled.metrics[i] for i in indices], [resampled.explainers[e] for e in family.explainers]
         is_lower_better = np.array([resampled.better[i] == "lower" for i in indices])[:, None]
         arrays = [ScratchArrays[tuple[str, int]](scores.scratch, scores.n_instances) for _ in subsets]
-        step = max(1, _MAX_PAIRS_PER_BLOCK // (len(metrics) * len(first)))
+        step = max(1, max_pairs // (len(metrics) * len(first)))
         for start in range(0, scores.n_instances, step):
             values = scores.compute_values(start, start + step, metrics, names)
             ranks = compute_ranks(np.where(is_lower_better, values, -values), "lower")

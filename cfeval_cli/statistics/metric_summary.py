@@ -16,14 +16,16 @@ _KEYS = ["metric", "variant", "explainer"]
 _SCORES_PER_BATCH = 1 << 20  # added up at once: 16 MB
 
 
-def summarise_scores(scores: Scores, summary: pd.DataFrame, own: Scores | None = None) -> pd.DataFrame:
+def summarise_scores(
+    scores: Scores, summary: pd.DataFrame, own: Scores | None = None, *, max_scores: int = _SCORES_PER_BATCH
+) -> pd.DataFrame:
     """Return one row for each metric, variant and explainer.
 
     `summary` has these rows in their order, with facts about the metric and, as a note, why a row can have no value.
     `own` has the scores on all instances that each explainer covers, if `scores` has those on common instances only.
     """
-    table = _add_values(scores, summary)
-    own_table = table if own is None else _add_values(own, summary)
+    table = _add_values(scores, summary, max_scores)
+    own_table = table if own is None else _add_values(own, summary, max_scores)
     table["own_value"], table["own_n"] = own_table["value"], own_table["n"]
     complete = table[table["quantity"] == Quantity.COMPLETE]
     coverage = dict(zip(complete["explainer"], complete["value"], strict=True))
@@ -56,11 +58,11 @@ def _explain_missing_value(note: str, empty: str, n: int, denominator: float, ow
     return note or (NO_COMMON_INSTANCE if own_n else "no usable explanation")
 
 
-def _add_values(scores: Scores, summary: pd.DataFrame) -> pd.DataFrame:
+def _add_values(scores: Scores, summary: pd.DataFrame, max_scores: int) -> pd.DataFrame:
     """Return the rows of the summary with both sums, the number of instances, and the ratio of the sums."""
     counted = [(key, series) for key, series in scores.series.items() if series.n_counted]
     totals: dict[tuple[str, ...], tuple[float, float, int]] = {}
-    for batch in _split_batches([series.n_counted for _, series in counted]):
+    for batch in _split_batches([series.n_counted for _, series in counted], max_scores):
         numerators, denominators = _add_up([series for _, series in counted[batch]])
         scores.scratch.release()
         for ((metric, explainer), series), numerator, denominator in zip(
@@ -77,11 +79,11 @@ def _add_values(scores: Scores, summary: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _split_batches(sizes: Sequence[int]) -> Iterator[slice]:
+def _split_batches(sizes: Sequence[int], max_scores: int) -> Iterator[slice]:
     """Split series into batches of a bounded number of scores, at least one series each."""
     start, n_scores = 0, 0
     for end, size in enumerate(sizes):
-        if n_scores and n_scores + size > _SCORES_PER_BATCH:
+        if n_scores and n_scores + size > max_scores:
             yield slice(start, end)
             start, n_scores = end, 0
         n_scores += size

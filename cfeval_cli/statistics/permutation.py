@@ -17,7 +17,9 @@ _TOLERANCE = 1e-9  # for rounding: two different coefficients differ by far more
 _MAX_PAIRS_PER_BLOCK = 1 << 19  # pairs of explainers held at once, which stay in the processor's cache
 
 
-def compute_permutation_p_values(ranks: Floats, reference_ranks: Floats) -> tuple[Floats, Floats]:
+def compute_permutation_p_values(
+    ranks: Floats, reference_ranks: Floats, max_pairs: int = _MAX_PAIRS_PER_BLOCK
+) -> tuple[Floats, Floats]:
     """Return the one-sided p (R, T) of τ and of ρ, for ranks (R, E) against reference ranks (T, E).
 
     p is the share of orders of the reference whose coefficient is at least as large as the observed one. Ties stay tied
@@ -26,7 +28,7 @@ def compute_permutation_p_values(ranks: Floats, reference_ranks: Floats) -> tupl
     n_explainers = reference_ranks.shape[-1]
     observed = compute_rank_correlations(ranks, reference_ranks)
     n_extreme, n_orders = [np.zeros(coefficient.shape) for coefficient in observed], 0
-    for orders in _iterate_orders(n_explainers, len(reference_ranks)):
+    for orders in _iterate_orders(n_explainers, len(reference_ranks), max_pairs):
         permuted = compute_rank_correlations(ranks, reference_ranks[:, orders].swapaxes(0, 1))
         n_orders += len(orders)
         for count, coefficients, threshold in zip(n_extreme, permuted, observed, strict=True):
@@ -40,9 +42,9 @@ def compute_permutation_p_values(ranks: Floats, reference_ranks: Floats) -> tupl
     return p_tau, p_rho
 
 
-def _iterate_orders(n_explainers: int, n_rankings: int) -> Iterator[Ints]:
+def _iterate_orders(n_explainers: int, n_rankings: int, max_pairs: int) -> Iterator[Ints]:
     """Yield all orders (n!, n) of the explainers, or a fixed sample of them, in blocks."""
-    step = max(1, _MAX_PAIRS_PER_BLOCK // (max(1, n_rankings) * n_explainers**2))
+    step = max(1, max_pairs // (max(1, n_rankings) * n_explainers**2))
     if n_explainers <= MAX_EXACT_EXPLAINERS:
         orders = np.array(list(permutations(range(n_explainers))), dtype=np.int64)
     else:

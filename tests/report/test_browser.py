@@ -52,9 +52,7 @@ def reports(toy, toy_text, make_run):
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
         shutil.copytree(make_run(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "save_figures", lambda *_: None)  # figures are in the page, too
-        gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
+    gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
     pages = {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}
     return pages | {"uncomputed": uncomputed}
 

@@ -78,7 +78,7 @@ def test_each_metric_is_drawn_against_the_truth(shown):
 def test_title_with_tau_fits_the_last_panel(pair):
     figure, axes = plots.make_panels(4, 1.35)
     with plots.apply_style():
-        plots._set_title(axes[-1], pair, RECORD, ", τ = -0.07")
+        plots.set_panel_title(axes[-1], pair, RECORD, ", τ = -0.07")
         plots.Plot(figure, "", "").render("svg")  # which finds the places
         box = axes[-1].title.get_window_extent()
     assert "τ = -0.07" in axes[-1].get_title() and box.x1 <= figure.bbox.x1 + 1
@@ -124,8 +124,8 @@ def test_figures_are_reproducible_and_names_are_plain_text(shown):
 
 
 def test_axis_limits_hide_rounding_differences():
-    low, high = plots._widen_limits((1.4142135623730951, 1.4142135623730954))
-    assert low < 1.3 and high > 1.5 and plots._widen_limits((0.1, 0.2)) == (0.1, 0.2)
+    low, high = plots.widen_limits((1.4142135623730951, 1.4142135623730954))
+    assert low < 1.3 and high > 1.5 and plots.widen_limits((0.1, 0.2)) == (0.1, 0.2)
 
 
 def test_run_writes_its_figures_and_costs(toy, make_run):

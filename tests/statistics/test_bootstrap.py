@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics import bootstrap
 from cfeval_cli.statistics.bootstrap import (
     Bootstrap,
     compute_percentile_interval,
@@ -21,14 +20,14 @@ from cfeval_cli.statistics.scores import Scores
 from tests.statistics.tables import EXPLAINERS, build, drawn_rows, summarise
 
 
-def test_every_resample_draws_as_many_instances_as_there_are(monkeypatch):
-    whole = np.concatenate(list(draw_counts(7, 50, seed=3)))
-    assert whole.shape == (50, 7) and (whole.sum(axis=1) == 7).all()
-    assert len(np.unique(whole, axis=0)) > 40 and whole.mean(axis=0) == pytest.approx(np.ones(7), abs=0.4)
-    monkeypatch.setattr(bootstrap, "_MAX_DRAWS_PER_BLOCK", 20)
-    monkeypatch.setattr(bootstrap, "_MIN_RESAMPLES_PER_BLOCK", 2)  # blocks of two
-    assert (np.concatenate(list(draw_counts(7, 50, seed=3))) == whole).all()
-    assert not (np.concatenate(list(draw_counts(7, 50, seed=4))) == whole).all()
+def test_every_resample_draws_as_many_instances_as_the_sample_has():
+    (counts,) = draw_counts(7, 200, seed=3)
+    assert counts.shape == (200, 7) and (counts.sum(axis=1) == 7).all()
+    assert len(np.unique(counts, axis=0)) > 100 and counts.mean(axis=0) == pytest.approx(np.ones(7), abs=0.4)
+    blocks = list(draw_counts(7, 200, seed=3, max_draws=20))
+    assert len(blocks) == 4 and (np.concatenate(blocks) == counts).all()
+    (other_counts,) = draw_counts(7, 200, seed=4)
+    assert not (other_counts == counts).all()
 
 
 def test_counts_are_those_of_the_draws_one_by_one():
@@ -49,19 +48,15 @@ def test_sums_are_those_of_the_drawn_rows(seed):
 
 
 @pytest.mark.parametrize("slab", [1, 7, 40, 1000])
-def test_sums_by_slabs_of_instances_and_blocks_of_resamples_are_those_of_all_at_once(monkeypatch, slab):
+def test_sums_do_not_depend_on_slabs_of_instances_and_blocks_of_resamples(slab):
     rng = np.random.default_rng(slab)
     matrices = [rng.integers(-50, 50, size=(101, 3)) / 64, rng.integers(0, 9, size=(101, 2)).astype(float)]  # exact
     drawn = make_stream(4, "bootstrap").integers(0, 101, (300, 101))
-    monkeypatch.setattr(bootstrap, "_INSTANCES_PER_SLAB", slab)
-    for block in (1, 20 * 101, 1 << 22):
-        bootstrap._draw_single_block.cache_clear()
-        monkeypatch.setattr(bootstrap, "_MAX_DRAWS_PER_BLOCK", block)
-        for matrix, total in zip(
-            matrices, compute_resampled_sums([m.__getitem__ for m in matrices], 101, 300, 4), strict=True
-        ):
+    readers = [matrix.__getitem__ for matrix in matrices]
+    for max_draws in (1, 100 * 101, 1 << 22):
+        sums = compute_resampled_sums(readers, 101, 300, 4, max_draws=max_draws, instances_per_slab=slab)
+        for matrix, total in zip(matrices, sums, strict=True):
             assert (total == matrix[drawn].sum(axis=1)).all()
-    bootstrap._draw_single_block.cache_clear()
 
 
 @given(st.lists(st.one_of(st.floats(-5, 5), st.just(np.nan)), min_size=2, max_size=30), st.floats(0.5, 0.999))

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.statistics import correlation, instance_agreement
 from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.correlation import RankCorrelations, list_families
 from cfeval_cli.statistics.hypothesis_tests import adjust_holm, compute_bootstrap_p_values
+from cfeval_cli.statistics.instance_agreement import tabulate_instance_agreement
+from cfeval_cli.statistics.resampled_values import ResampledValues
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.statistics.tau_differences import find_identical_metrics
-from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, sign, tau
+from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, sign, summarise, tau
 
 
 def values(chosen, metric, variant, better="higher"):
@@ -156,14 +159,21 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
             assert (line["tau_low"], line["tau_high"]) == pytest.approx(ends)
 
 
-def test_blocks_do_not_change_a_bit(monkeypatch):
-    scores, order = build(5, n=40, gaps=True)
-    whole = conclude(scores, order, Bootstrap(0, resamples=50, min_instances=1))
-    monkeypatch.setattr(correlation, "_MAX_PAIRS_PER_BLOCK", 300)
-    monkeypatch.setattr(instance_agreement, "_MAX_PAIRS_PER_BLOCK", 100)
-    parts = conclude(scores, order, Bootstrap(0, resamples=50, min_instances=1))
-    for name in ("metrics", "correlations", "differences", "instance_agreement"):
-        assert getattr(whole, name).to_csv() == getattr(parts, name).to_csv()
+def test_results_do_not_depend_on_the_size_of_blocks():
+    frame, summary = build(5, n=40, gaps=True)
+    scores, bootstrap = Scores.from_frame(frame), Bootstrap(0, resamples=50, min_instances=1)
+    resampled = ResampledValues.compute(scores, summarise(frame, summary), bootstrap)
+    (family,) = list_families(resampled, "")
+    at_once, in_blocks = (
+        RankCorrelations.compute(resampled, family, bootstrap, max_pairs=max_pairs) for max_pairs in (1 << 19, 300)
+    )
+    for name in ("tau", "rho", "p_tau", "p_rho"):
+        assert np.array_equal(getattr(at_once, name), getattr(in_blocks, name), equal_nan=True)
+    rows_at_once, rows_in_blocks = (
+        pd.DataFrame(tabulate_instance_agreement(scores, resampled, family, bootstrap, max_pairs))
+        for max_pairs in (1 << 20, 100)
+    )
+    assert len(rows_at_once) and rows_at_once.to_csv() == rows_in_blocks.to_csv()
 
 
 def test_from_fewer_than_thirty_instances_nothing_is_inferred():

@@ -8,6 +8,7 @@ from scipy import stats
 
 from cfeval_cli.statistics import metric_summary
 from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import select_subset
 from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
@@ -83,15 +84,12 @@ def test_distances_that_are_all_zero_leave_no_ratio():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40))
-def test_how_many_are_added_up_at_once_changes_no_bit(seed, together):
+def test_values_do_not_depend_on_the_size_of_batches(seed, max_scores):
     scores, order = build(seed)
     scores["numerator"] = np.random.default_rng(seed).lognormal(0, 8, len(scores))
-    whole = summarise(scores, order)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metric_summary, "_SCORES_PER_BATCH", together)
-        some = summarise(scores, order)
-    assert whole.equals(some)
-    mine = parts(scores)
-    for row in whole[whole["n"] > 0].itertuples():
-        numerators, denominators = zip(*mine[row.metric, row.explainer], strict=True)
+    table = summarise(scores, order)
+    assert table.equals(metric_summary.summarise_scores(Scores.from_frame(scores), order, max_scores=max_scores))
+    own_scores = parts(scores)
+    for row in table[table["n"] > 0].itertuples():
+        numerators, denominators = zip(*own_scores[row.metric, row.explainer], strict=True)
         assert row.value == pytest.approx(math.fsum(numerators) / math.fsum(denominators), rel=1e-15, abs=0)

@@ -82,7 +82,7 @@ def test_orders_of_more_than_eight_explainers_are_sampled():
         assert compute_p_values(u, v)[0] == pytest.approx(exact, abs=0.012)
 
 
-def test_p_values_of_several_rankings_are_those_of_each_pair(monkeypatch):
+def test_p_values_of_several_rankings_are_those_of_each_pair():
     rng = np.random.default_rng(0)
     for size in (5, 9):
         ranks, references = (compute_ranks(rng.integers(0, 4, (n, size)).astype(float), "higher") for n in (3, 2))
@@ -90,5 +90,5 @@ def test_p_values_of_several_rankings_are_those_of_each_pair(monkeypatch):
         for i in range(3):
             for j in range(2):
                 assert (p_tau[i, j], p_rho[i, j]) == pytest.approx(compute_p_values(ranks[i], references[j]))
-    monkeypatch.setattr(permutation, "_MAX_PAIRS_PER_BLOCK", 2 * 81 * 700)  # in blocks of 700, the last one of fewer
-    assert permutation.compute_permutation_p_values(ranks, references)[0] == pytest.approx(p_tau)
+    max_pairs = 2 * 81 * 700  # in blocks of 700 orders, the last one of fewer
+    assert permutation.compute_permutation_p_values(ranks, references, max_pairs)[0] == pytest.approx(p_tau)
