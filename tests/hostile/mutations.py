@@ -50,7 +50,7 @@ def mutate(body: bytes, rng: np.random.Generator, max_changes: int = 6) -> bytes
 
 
 class Canary:
-    """An object whose unpickling creates a file."""
+    """Return an object whose unpickling creates a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -40,7 +40,7 @@ def tar_of(*members, form=tarfile.PAX_FORMAT):
 
 
 def around(rng):
-    """A tar with members that would do harm if it were unpacked, and perhaps the one that is wanted."""
+    """Return a tar with harmful members, and optionally the expected one."""
     harm = [
         ("../outside", tarfile.REGTYPE, b"x"), ("/tmp/hostile-outside", tarfile.REGTYPE, b"x"),
         ("link", tarfile.SYMTYPE, "/etc/passwd"), (MEMBER, tarfile.SYMTYPE, "/etc/passwd"),
@@ -96,7 +96,7 @@ def take(tmp_path, monkeypatch):
 
 
 @parametrize_seeds(100, 1200)
-def test_a_tar_gives_the_right_bytes_or_is_passed_over(take, seeds):
+def test_damaged_tar_gives_the_right_bytes_or_is_skipped(take, seeds):
     taken = 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -115,7 +115,7 @@ def test_a_tar_gives_the_right_bytes_or_is_passed_over(take, seeds):
 
 
 @parametrize_seeds(100, 1200)
-def test_a_wheel_gives_the_right_bytes_or_is_passed_over(take, seeds):
+def test_damaged_wheel_gives_the_right_bytes_or_is_skipped(take, seeds):
     taken = 0
     kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
     for seed in seeds:
@@ -136,7 +136,7 @@ def test_a_wheel_gives_the_right_bytes_or_is_passed_over(take, seeds):
 
 
 def numbered(size, kind=tarfile.REGTYPE, name=b"folder/x"):
-    """A header of a tar whose size is as given, in the form that large numbers have."""
+    """Return the header of a tar with this size, encoded as a large number."""
     head = bytearray(tarfile.TarInfo(name.decode()).tobuf(tarfile.GNU_FORMAT))
     head[156:157] = kind
     head[124:136] = (b"\xff" if size < 0 else b"\x80") + (size % (1 << 88)).to_bytes(11, "big")
@@ -166,15 +166,15 @@ def numbered(size, kind=tarfile.REGTYPE, name=b"folder/x"):
         (bz2.compress(b"x" * 2000)[:-8], "."),
     ],
 )
-def test_a_tar_that_is_none_or_leads_astray_is_refused_at_once(take, body, reason):
+def test_invalid_tar_is_refused_at_once(take, body, reason):
     with limit_calls():
         got = take(body, Tar(URL, MEMBER))
     assert isinstance(got, str) and reason in got
 
 
-def test_bombs_take_neither_memory_nor_time(take):
+def test_archive_bombs_use_little_memory_and_time(take):
     big = b"\0" * (64 << 20)
-    # a long name of 256 MB, a member of 256 MB, and a zip that says that it is small
+    # a long name of 256 MB, a member of 256 MB, and a zip that claims a small size
     body = gzip.compress(big, 1) * 4
     bombs = [gzip.compress(head, 1) + body for head in (numbered(4 * len(big), b"L"), numbered(4 * len(big)))]
     tracemalloc.start()

@@ -41,7 +41,7 @@ def places(node, path=()):
 def changed(record, rng):
     """A record with something else at a key, or without it, or with the key twice."""
     record = copy.deepcopy(record)
-    if rng.random() < 0.1:  # nothing but a key that nobody knows, which does no harm
+    if rng.random() < 0.1:  # only an unknown key, which does no harm
         return json.dumps(record | {"unknown": VALUES[int(rng.integers(len(VALUES)))]})
     keys = list(places(record))
     *parents, last = keys[int(rng.integers(len(keys)))]
@@ -74,7 +74,7 @@ def hostile(path, rng):
 
 @pytest.fixture
 def canary(tmp_path, monkeypatch):
-    """A folder to stand in; nothing may appear in it, though the configs and a pickle say so."""
+    """Change to a folder in which configs and pickles must create nothing."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     yield tmp_path
@@ -82,7 +82,7 @@ def canary(tmp_path, monkeypatch):
 
 
 def arm(path):
-    """What Hydra would make and what pickle would make, if it were asked to."""
+    """Return a config and a pickle that create a file when they are instantiated."""
     (path / ".hydra" / "config.yaml").write_text(
         "dataset: {_target_: os.mkdir, path: made}\nmodel: {_target_: os.mkdir, path: made}\n"
     )
@@ -91,7 +91,7 @@ def arm(path):
 
 
 @parametrize_seeds(60, 1000)
-def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(canary, seeds):
+def test_damaged_run_folder_is_gathered_or_named_and_executes_nothing(canary, seeds):
     runs, into, papers = canary / "runs", canary / "into", canary / "papers"
     rng = np.random.default_rng(0)
     for i in range(3):
@@ -143,7 +143,7 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
         ("metrics.csv", b"\xff\xfe", "utf-8"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_folder_is_said_soon(canary, name, body, reason):
+def test_invalid_folder_is_reported_early(canary, name, body, reason):
     rng = np.random.default_rng(0)
     for i in range(2):
         write_run(canary / "runs" / str(i), i, [f"seed={i}"], draw_values(rng), draw_taus(rng))
@@ -178,7 +178,7 @@ def test_pipes_devices_and_loops_are_not_followed(canary):
             path.write_bytes(body)
 
 
-def test_explanations_that_cannot_be_read_are_named(tmp_path):
+def test_unreadable_explanations_are_named(tmp_path):
     write_runs(tmp_path, 0, keys=[("1", "adults")])
     path = find_run_folders([tmp_path])[0] / "explanations.parquet"
     body = path.read_bytes()
@@ -189,7 +189,7 @@ def test_explanations_that_cannot_be_read_are_named(tmp_path):
             compare([tmp_path], tmp_path / "into")
 
 
-def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gathered(canary):
+def test_foreign_settings_are_escaped_in_gathered_files(canary):
     rng = np.random.default_rng(0)
     for i, setup in enumerate(("=cmd|' /C calc'!A0", "\x1b[2J")):
         write_run(canary / "runs" / str(i), i, [f"search={setup}"], draw_values(rng), draw_taus(rng), truth=[setup])

@@ -1,4 +1,4 @@
-"""Files that somebody wants described: damaged, or nonsense; a config that is written is one that loads."""
+"""`cfeval init` refuses damaged files or writes a config that loads."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tests.hostile.mutations import list_names, mutate, parametrize_seeds
 
 
 @parametrize_seeds(45, 600)
-def test_damaged_files_are_refused_or_described_so_that_they_load(tmp_path, seeds, monkeypatch, capsys):
+def test_damaged_files_are_refused_or_get_a_config_that_loads(tmp_path, seeds, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     frame = table()[["age", "income", "default", "home", "seen", "note"]]
     frame.to_parquet("a")
@@ -44,7 +44,7 @@ def test_damaged_files_are_refused_or_described_so_that_they_load(tmp_path, seed
 
 
 @pytest.mark.parametrize("name", ["a\x1b[2J", "a\u202eb", "=cmd()", "a" * 200])
-def test_names_of_columns_are_shown_and_not_obeyed(tmp_path, monkeypatch, capsys, name):
+def test_control_characters_in_columns_are_escaped(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
     frame = table()[["default", "age", "branch"]].rename(columns={"age": name, "branch": f"{name}2"})
     frame.to_csv("a.csv", index=False)

@@ -123,7 +123,7 @@ def check(name):
 
 
 @parametrize_seeds(100, 1500)
-def test_a_name_is_text_in_every_form(seeds):
+def test_names_are_text_in_every_format(seeds):
     ran = 0
 
     @settings(max_examples=len(seeds))
@@ -139,12 +139,12 @@ def test_a_name_is_text_in_every_form(seeds):
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_each_of_the_known_ones_is_text(name):
+def test_known_attacks_are_text(name):
     check(name)
     check(f"a{name}b")
 
 
-def test_the_checks_see_what_is_not_escaped(monkeypatch):
+def test_checks_detect_missing_escapes(monkeypatch):
     """With each of the escapes taken away in turn, a check fails."""
     for module, function, name in (
         (html, "Markup", "<b>"), (markdown, "_escape", "*x*"), (latex, "escape_latex", "$"),
@@ -200,6 +200,6 @@ def test_names_in_figures_are_text():
     assert figures[0].render("png")
 
 
-def test_messages_are_shown_not_obeyed(capsys):
+def test_control_characters_in_messages_are_escaped(capsys):
     code = print_error(UserError("bad \x1b[2J\x9b\u202e\r name\nsecond line"))
     assert code == 2 and capsys.readouterr().err == "cfeval: bad \\x1b[2J\\x9b\\u202e\\r name\nsecond line\n"

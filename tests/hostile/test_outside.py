@@ -23,7 +23,7 @@ SCORES.insert(0, "instance", DATASET.test.ids)
 
 
 @parametrize_seeds(60, 1500)
-def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_number(tmp_path, seeds):
+def test_damaged_explanations_are_refused_left_out_or_numbers(tmp_path, seeds):
     long = SCORES.melt("instance", var_name="feature", value_name="score")
     SCORES.to_parquet(tmp_path / "a.parquet")
     bodies = [

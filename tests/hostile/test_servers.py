@@ -22,7 +22,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 @pytest.fixture
 def server():
-    """Sends what it is told to whoever connects, and hangs up."""
+    """Send a fixed answer to every connection and close it."""
     listener = socket.create_server(("127.0.0.1", 0))
     answers, stop = [], threading.Event()
 
@@ -87,16 +87,16 @@ def fetch_or_message(url, folder, sha=SHA, timeout=60.0, max_bytes=1 << 20):
         (b"", "without response"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(server, tmp_path, answer, reason):
+def test_invalid_answer_is_reported(server, tmp_path, answer, reason):
     assert reason in fetch_or_message(server(answer), tmp_path)
 
 
-def test_a_download_that_breaks_off_is_no_file_even_if_no_checksum_is_known(server, tmp_path):
+def test_interrupted_download_leaves_no_file(server, tmp_path):
     assert fetch_or_message(server(HEAD + GOOD), tmp_path, sha=None) == GOOD
     assert "IncompleteRead" in fetch_or_message(server(HEAD + GOOD[:1000]), tmp_path, sha=None)
 
 
-def test_neither_a_body_without_end_nor_a_drip_is_waited_for(server, tmp_path, monkeypatch):
+def test_endless_and_slow_bodies_are_refused(server, tmp_path, monkeypatch):
     endless = itertools.chain([b"HTTP/1.1 200 OK\r\n\r\n"], itertools.repeat(b"x" * 65536))
     assert "max_bytes" in fetch_or_message(server(endless), tmp_path)
 

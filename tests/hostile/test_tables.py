@@ -123,7 +123,7 @@ def test_line_of_a_million_fields_is_reported(tmp_path):
 
 @pytest.mark.parametrize("n_rows", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_long_categories_do_not_fill_the_memory(tmp_path, n_rows):
-    """One long category among many rows, and both ends of what floats can tell."""
+    """One long category among many rows, and the smallest and largest floats."""
     import tracemalloc
 
     rows = [["1e300", "z" * 100_000, "0", "yes"], *(["-1e300", f"v{i}", str(i % 3), "no"] for i in range(n_rows))]

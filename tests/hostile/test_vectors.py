@@ -33,7 +33,7 @@ def as_parquet(columns, **options):
 
 
 @parametrize_seeds(100, 1000)
-def test_a_text_file_is_read_as_it_is_written_or_refused_by_line(tmp_path, seeds):
+def test_damaged_text_vectors_are_read_correctly_or_reported_by_line(tmp_path, seeds):
     path, accepted = tmp_path / "glove.txt", 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -61,14 +61,14 @@ def test_a_text_file_is_read_as_it_is_written_or_refused_by_line(tmp_path, seeds
              b"a 1 2\r\rb 1 2", b"\xff\xfea\0 \x001\0", b"a" + b" 1" * 20_000, b"x" * 3_000_000,
              b"\0" * 3_000_000, b"", b" \n", b"a 1 2\n\n"]
 )  # fmt: skip
-def test_what_is_no_file_of_vectors_is_refused(tmp_path, body):
+def test_invalid_vectors_are_refused(tmp_path, body):
     (tmp_path / "glove.txt").write_bytes(body)
     with pytest.raises(UserError, match=r"glove\.txt"):
         Glove(DataFile("t"), DataFile("i"), "", str(tmp_path / "glove.txt")).load_vectors(tmp_path, ["a"])
 
 
 @parametrize_seeds(100, 1500)
-def test_packaged_vectors_are_right_or_refused_by_name(tmp_path, seeds):
+def test_damaged_packaged_vectors_are_read_correctly_or_refused(tmp_path, seeds):
     table, index = as_npy(TABLE), as_parquet({"index": WORDS})
     accepted = 0
     for seed in seeds:
@@ -88,7 +88,7 @@ def test_packaged_vectors_are_right_or_refused_by_name(tmp_path, seeds):
             continue
         accepted += 1
         assert vectors.shape[0] == len(WORDS) + 1 and np.isfinite(vectors).all(), seed
-        if seed % 2:  # the header tells how the numbers are to be read: what NumPy makes of it is right
+        if seed % 2:  # the header defines how the numbers are read: the expected values are those of NumPy
             array = np.load(tmp_path / "t.npy", allow_pickle=False)
             assert vectors[:-1] == pytest.approx(array.astype(float)), seed
     assert list_names(tmp_path) == {"t.npy", "i.parquet"}
@@ -122,7 +122,7 @@ def header(text, version=1):
         as_npy(np.where(np.arange(48).reshape(8, 6) == 7, np.inf, TABLE)), as_npy(TABLE[:-1]), as_npy(TABLE.T),
     ],
 )  # fmt: skip
-def test_a_table_that_is_none_is_refused(tmp_path, body):
+def test_invalid_table_is_refused(tmp_path, body):
     (tmp_path / "t.npy").write_bytes(body)
     (tmp_path / "i.parquet").write_bytes(as_parquet({"index": WORDS}))
     with pytest.raises(UserError, match=r"t\.npy|i\.parquet"):
@@ -133,7 +133,7 @@ def test_a_table_that_is_none_is_refused(tmp_path, body):
     "columns", [{"index": list(range(8))}, {"index": [[w] for w in WORDS]}, {"index": [w.encode() for w in WORDS]}, {},
                 {"index": WORDS[:-1]}, {"index": [*WORDS, "x"]}]
 )  # fmt: skip
-def test_an_index_without_words_is_refused(tmp_path, columns):
+def test_index_without_words_is_refused(tmp_path, columns):
     (tmp_path / "t.npy").write_bytes(as_npy(TABLE))
     (tmp_path / "i.parquet").write_bytes(as_parquet(columns))
     with pytest.raises(UserError, match=r"i\.parquet"):
@@ -166,7 +166,7 @@ def test_nothing_in_a_table_or_an_index_is_executed(tmp_path):
             assert not canary.path.exists()
 
 
-def test_a_small_index_of_billions_of_words_is_not_unpacked(tmp_path):
+def test_compressed_index_of_billions_of_words_is_not_unpacked(tmp_path):
     (tmp_path / "t.npy").write_bytes(as_npy(TABLE))
     (tmp_path / "i.parquet").write_bytes(
         as_parquet({"index": pa.array(["x"]).take(pa.array(np.zeros(5_000_000, dtype=np.int64)))})

@@ -17,7 +17,7 @@ from cfeval_cli.metric.counterfactual import Validity, ValiditySoft
 from cfeval_cli.metric.ground_truth import Recall
 from cfeval_cli.pipeline.circularity import find_circular_truths, mark_circular_rows
 from tests.problems import ALL_REMOVALS, REMOVALS, TRUTHS, make_dataset
-from tests.statistics.tables import tau
+from tests.statistics.tables import compute_kendall_tau
 
 EXPLAINERS = {
     "random": Random(),
@@ -101,7 +101,7 @@ def test_a_run_marks_circular_rows_and_can_exclude_them_from_every_tau(toy, make
         if len(ranked) < 2:
             assert np.isnan(line.tau)
             continue
-        assert line.tau == pytest.approx(tau(first, second), abs=1e-6)
+        assert line.tau == pytest.approx(compute_kendall_tau(first, second), abs=1e-6)
         n_checked += 1
     assert n_checked > 20
     tables = (keep / "tables.md").read_text(), (drop / "tables.md").read_text()

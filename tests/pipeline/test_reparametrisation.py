@@ -26,7 +26,7 @@ from cfeval_cli.statistics.scores import Scores
 from tests.conftest import FEW_METRICS, drop_overridden
 from tests.inside import make_plan
 from tests.problems import draw_linear, make_dataset, make_text
-from tests.statistics.tables import tau
+from tests.statistics.tables import compute_kendall_tau
 
 ALL = ("constant", "orthogonal", "scale")
 N = 24  # instances
@@ -89,7 +89,7 @@ def compute_tau(values, explainers, better, metric, variant, truth, agreement):
         sign = 1 if better[side] == "higher" else -1
         both.append([sign * round(values.get((*side, name), np.nan), 9) for name in explainers])
     both = [pair for pair in zip(*both, strict=True) if not np.isnan(sum(pair))]
-    return tau(*zip(*both, strict=True)) if len(both) > 1 else np.nan
+    return compute_kendall_tau(*zip(*both, strict=True)) if len(both) > 1 else np.nan
 
 
 def rerun(run, changes, number):

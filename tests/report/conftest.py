@@ -1,4 +1,4 @@
-"""What a page says."""
+"""The text of a page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import re
 
 
 def text_of(html: str) -> str:
-    """What a page says, without its markup, its scripts and its pictures."""
+    """Return the text of a page without markup, scripts and figures."""
     html = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", html, flags=re.S)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))

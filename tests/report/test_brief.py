@@ -54,12 +54,12 @@ def test_lines_fit_the_width_and_words_are_whole(seed):
     def words(most):
         return " ".join("".join(rng.choice(list("abcdef"), rng.integers(1, 11))) for _ in range(rng.integers(1, most)))
 
-    many, lines = int(rng.integers(1, 14)), int(rng.integers(1, 9))
+    count, lines = int(rng.integers(1, 14)), int(rng.integers(1, 9))
     titles = [Title(words(3), [words(3), words(2)], "higher") for _ in range(lines)]
-    header = [Title("Metric"), *(Title(words(3), is_explainer=True) for _ in range(many))]
+    header = [Title("Metric"), *(Title(words(3), is_explainer=True) for _ in range(count))]
 
     def numbers():
-        return [Cell(v, rank=rng.integers(1, 9), rank_marks="~", form=THREE_DIGITS) for v in rng.normal(size=many)]
+        return [Cell(v, rank=rng.integers(1, 9), rank_marks="~", form=THREE_DIGITS) for v in rng.normal(size=count)]
 
     cells = [numbers() for _ in range(lines)]
     if seed % 2:
@@ -70,15 +70,15 @@ def test_lines_fit_the_width_and_words_are_whole(seed):
         ]
     rows = [Row(*both) for both in zip(titles, cells, strict=True)]
     one = Table(words(30), header, [rows], [words(40)])
-    told = [one.title, *one.notes, *(title.text for title in [*titles, *header[1:]])]
-    told += [part for row in rows for c in row.cells for part in (c.value_text, c.text, c.rank_text)]
-    whole = {word for text in told for word in text.split()} | {str(i) for i in range(1, many + 1)}
+    printed = [one.title, *one.notes, *(title.text for title in [*titles, *header[1:]])]
+    printed += [part for row in rows for c in row.cells for part in (c.value_text, c.text, c.rank_text)]
+    joined = {word for text in printed for word in text.split()} | {str(i) for i in range(1, count + 1)}
     for width in (60, 80, 110):
         text = lines_of(one, width)
         assert max(map(len, text)) <= width
         legend = re.compile(r"Columns:|Only|[Rr]anks;?|of|explainers;|--full|shows|all|the|values\.|\d+|─+")
         for word in " ".join(text).split():
-            assert word in whole or word.rstrip(",.") in whole or legend.fullmatch(word), word
+            assert word in joined or word.rstrip(",.") in joined or legend.fullmatch(word), word
 
 
 def test_note_states_how_many_of_too_many_explainers_are_shown():
@@ -139,8 +139,8 @@ def test_tied_ranks_are_compared_with_the_next_better_rank():
         name: {"value": (low + high) / 2, "low_end": low, "high_end": high, "rank": rank}
         for name, (low, high, rank) in ends.items()
     }
-    told = {name: cell.rank_text for name, cell in make_rank_cells(shown).items()}
-    assert told == {"a": "1st", "b": "2.5=~", "c": "2.5=~", "d": "4th"}
+    printed = {name: cell.rank_text for name, cell in make_rank_cells(shown).items()}
+    assert printed == {"a": "1st", "b": "2.5=~", "c": "2.5=~", "d": "4th"}
 
 
 def test_tau_excludes_controls_for_each_question(toy, make_run):
@@ -150,8 +150,8 @@ def test_tau_excludes_controls_for_each_question(toy, make_run):
     assert [title.text for title in one.header[-2:]] == ["τ\u00a0contribution", "τ\u00a0change"]
     lines = select_subset(pd.read_csv(folder / "correlations.csv"), WITHOUT_CONTROLS)
     for (place, truth), metric in product(enumerate(["shapley", "contrast"]), ["dfr", "validity_soft"]):
-        mine = lines[(lines["truth"] == truth) & (lines["metric"] == metric) & (lines["agreement"] == "recall")]
-        want = mine[mine["variant"].isin(["marginal", "probability"])]["tau"].iloc[0]
+        own = lines[(lines["truth"] == truth) & (lines["metric"] == metric) & (lines["agreement"] == "recall")]
+        want = own[own["variant"].isin(["marginal", "probability"])]["tau"].iloc[0]
         title = {"dfr": "DFR", "validity_soft": "Validity_soft"}[metric]
         row = next(row for row in one.rows if row.title.name == title)
         assert row.cells[-2 + place].value == want

@@ -1,4 +1,4 @@
-"""Tables in LaTeX: nothing is lost, values and intervals stand apart, and all of it fits the page."""
+"""Tables in LaTeX are complete, separate values from intervals, and fit the page."""
 
 import re
 import shutil
@@ -55,10 +55,10 @@ def test_values_and_ranks_stand_in_one_table_and_intervals_in_a_second():
 
 @pytest.mark.parametrize(("columns", "rows"), [(1, 1), (2, 5), (6, 20), (16, 60), (40, 3), (3, 0)])
 def test_latex_has_every_cell_once_and_narrow_tables_fit_one_column(columns, rows):
-    made = list(tabulars(render_latex(table(columns, rows))))
-    values = [one for one in made if "intervals" not in one[1]]
+    parts = list(tabulars(render_latex(table(columns, rows))))
+    values = [one for one in parts if "intervals" not in one[1]]
     assert sum((len(body[0]) - 1) * (len(body) - 1) for _, _, body in values) == columns * rows
-    assert all(len(body) - 1 <= 48 for _, _, body in made)
+    assert all(len(body) - 1 <= 48 for _, _, body in parts)
     heads = [head for _, _, body in values for head in body[0][1:]]
     assert len(set(heads)) == columns and all(f"Explainer\\\\{i}" in " ".join(heads) for i in range(columns))
     assert values[0][0] == (columns > 2 and rows > 0)
@@ -67,14 +67,14 @@ def test_latex_has_every_cell_once_and_narrow_tables_fit_one_column(columns, row
 def test_only_selected_metrics_have_rows_in_latex(toy, make_run):
     three = ("explainer=[random,omission,lr]", "metric=[comprehensiveness,sufficiency,proximity,validity_soft,recall]")
     folder = make_run(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
-    told = read_results(folder)
-    whole = replace(told, record=change_record(told.record, settings={"tables": {"metrics": None}}))  # all
+    run = read_results(folder)
+    whole = replace(run, record=change_record(run.record, settings={"tables": {"metrics": None}}))  # all
     chosen, everything = (folder / "tables.tex").read_text(), dict(Report(whole).make_texts())["tables.tex"].decode()
     assert "Comp. (del.)" in chosen and "soft" in chosen and "GroundTruth" in chosen
     assert "Suff." in everything and "Suff." not in chosen and "Proximity" not in chosen
     assert "Suff." in (folder / "tables.md").read_text()  # which has all
 
-    selected = [(select_metrics(one.findings, one.record), one.record) for one in (told, whole)]
+    selected = [(select_metrics(one.findings, one.record), one.record) for one in (run, whole)]
     some, all_of = (dict(_rows(build_tables(*one)[0])) for one in selected)
     assert set(some) < set(all_of) and all(all_of[name] == cells for name, cells in some.items())  # ranks among all
 

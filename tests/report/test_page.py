@@ -1,4 +1,4 @@
-"""Reports made from run folders: what they say, that they are safe, small, whole and repeatable."""
+"""Reports of run folders have the expected content and are safe, small and reproducible."""
 
 import base64
 import hashlib
@@ -35,18 +35,18 @@ SWEPT = ("explainer=[random,omission,decision_boundary]", FEW, "removal=[margina
 EVIL = "<img src=x onerror=alert(1)>"
 
 
-def opened(folder):
-    """A folder that was changed for a test, by one who knows how."""
+def read_run(folder):
+    """Return the results of a folder that a test has changed."""
     reseal(folder)
     return read_results(folder)
 
 
 def page(folder, figures=True):
-    told = opened(folder)
-    return build.Report(told).render_page(build.draw_figures(told) if figures else {}, [])
+    run = read_run(folder)
+    return build.Report(run).render_page(build.draw_figures(run) if figures else {}, [])
 
 
-def embedded(html, name):
+def read_embedded_json(html, name):
     return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.S)[1])
 
 
@@ -91,14 +91,16 @@ def check(html):
 
 def test_report_has_tables_figures_settings_and_instances(toy, make_run):
     html = check(page(make_run(toy, "explainer=[random,omission,lr]", "metric=[validity,proximity,recall]")))
-    said = unescape(text_of(html))
+    content = unescape(text_of(html))
     for title in ("Scores and ranks", "Agreement of each metric's ranking", "Differences between the τ", "Costs"):
-        assert title in said
+        assert title in content
     for name in ("correlations", "truth", "counterfactuals", "costs"):
         assert f'id="figure-{name}"' in html
-    assert re.search(r"\d+ used, of 600 read", said) and "SHA-256" in said and "cfeval run 'explainer=" in said
-    data = embedded(html, "browser-data")
-    assert len(data["instances"]) == 40 and data["truths"][:2] == ["shapley", "contrast"] and "All 40 instances" in said
+    assert re.search(r"\d+ used, of 600 read", content) and "SHA-256" in content and "cfeval run 'explainer=" in content
+    data = read_embedded_json(html, "browser-data")
+    assert (
+        len(data["instances"]) == 40 and data["truths"][:2] == ["shapley", "contrast"] and "All 40 instances" in content
+    )
     assert re.findall(r"<svg[^>]*role=\"img\"", html) and html.count("<desc") == html.count("<svg")
 
 
@@ -161,15 +163,15 @@ def test_markup_in_names_is_escaped(toy, make_run):
     described["classes"] = [EVIL, "</script>"]
     described["features"][0]["name"] = described["values"][0][0] = EVIL
     (folder / "dataset.json").write_text(json.dumps(described))
-    told = opened(folder)
-    html = check(build.Report(told).render_page({}, []))  # tests/hostile/test_names.py has figures of such names
+    run = read_run(folder)
+    html = check(build.Report(run).render_page({}, []))  # tests/hostile/test_names.py has figures of such names
     assert "<img" not in html and html.count("</script>") == 3 and "49" not in re.findall(r"\$x.{30}", html)[0]
-    assert embedded(html, "browser-data")["classes"] == [EVIL, "</script>"]
+    assert read_embedded_json(html, "browser-data")["classes"] == [EVIL, "</script>"]
     assert EVIL in unescape(text_of(html))
 
 
 def test_every_table_can_be_copied_as_latex_markdown_and_csv(undrawn):
-    texts = embedded(undrawn, "table-texts")
+    texts = read_embedded_json(undrawn, "table-texts")
     buttons = re.findall(r'data-copy="(latex|markdown|csv)" data-table="(\d+)"', undrawn)
     assert {int(number) for _, number in buttons} == set(range(len(texts)))
     assert texts[0]["latex"].startswith(r"\begin{table*}") and texts[0]["markdown"].startswith("**Scores")
@@ -203,18 +205,18 @@ def test_every_table_can_be_copied_as_latex_markdown_and_csv(undrawn):
 def test_reports_of_unusual_runs_are_valid(toy, make_run, overrides, expected):
     folder = make_run(toy, *overrides, "model.max_epochs=10")
     few = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
-    said = unescape(text_of(check(page(folder, figures=not few))))
-    assert not few or "correlations" not in build.draw_figures(opened(folder))
-    assert all(text in said for text in expected) and not re.search(r"\bnan\b|\bNone \[|inf\b", said)
+    content = unescape(text_of(check(page(folder, figures=not few))))
+    assert not few or "correlations" not in build.draw_figures(read_run(folder))
+    assert all(text in content for text in expected) and not re.search(r"\bnan\b|\bNone \[|inf\b", content)
 
 
 @pytest.mark.slow
 def test_text_report_has_words_and_moved_embeddings(toy_text, make_run):
     folder = make_run(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=2")
     html = check(page(folder))
-    said = unescape(text_of(html))
-    data = embedded(html, "browser-data")
-    assert "Not all searches converged" in said and data["moves_embeddings"]
+    content = unescape(text_of(html))
+    data = read_embedded_json(html, "browser-data")
+    assert "Not all searches converged" in content and data["moves_embeddings"]
     kept = pd.read_parquet(folder / "instances.parquet").set_index("instance")
     for instance in data["instances"]:
         words = [data["value_names"][value] for value in instance["values"]]
@@ -242,26 +244,26 @@ def test_report_of_500_graded_controls_is_small(toy, make_run):
     metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values={"quality_level": [""]})
     rungs, others = metrics[metrics["quality_level"].notna()], metrics[metrics["quality_level"].isna()]
     one = rungs[rungs["explainer"] == rungs["explainer"].iloc[0]]
-    many = [one.assign(explainer=f"graded_{p:.4f}", quality_level=p) for p in np.linspace(1, 0, 500)]
-    pd.concat([others, *many]).to_csv(folder / "metrics.csv", index=False)
+    levels = [one.assign(explainer=f"graded_{p:.4f}", quality_level=p) for p in np.linspace(1, 0, 500)]
+    pd.concat([others, *levels]).to_csv(folder / "metrics.csv", index=False)
     record["explainers"] |= {f"graded_{p:.4f}": f"Truth {p:.4f}" for p in np.linspace(1, 0, 500)}
     (folder / "run.json").write_text(json.dumps(record))
     html = check(page(folder))
     assert len(html) < 1_500_000 and "11 of 500 quality levels" in text_of(html)
-    assert embedded(html, "browser-data")["explainers"] == ["Random", "Omission", "LR"]
+    assert read_embedded_json(html, "browser-data")["explainers"] == ["Random", "Omission", "LR"]
 
 
 def test_instances_of_the_browser_are_spread_over_the_predictions():
     probability = np.random.default_rng(0).random(5000)
-    some = instance_browser.select_spread(probability, 300)
-    assert len(set(some)) == 300 and (np.diff(some) > 0).all()
-    assert probability[some].max() == probability.max() and abs(np.median(probability[some]) - 0.5) < 0.02
+    rows = instance_browser.select_spread(probability, 300)
+    assert len(set(rows)) == 300 and (np.diff(rows) > 0).all()
+    assert probability[rows].max() == probability.max() and abs(np.median(probability[rows]) - 0.5) < 0.02
     assert instance_browser.select_spread(probability[:10], 300).tolist() == list(range(10))
 
 
 def test_instance_browser_equals_the_parquet_files(toy, make_run):
     folder = make_run(toy, FOUR)
-    browser = instance_browser.build_browser(opened(folder))
+    browser = instance_browser.build_browser(read_run(folder))
     scores = pd.read_parquet(folder / "scores.parquet").set_index(["metric", "variant", "explainer", "instance"])
     scores = scores["numerator"].to_dict()
     found = {
@@ -285,20 +287,20 @@ def test_instance_browser_equals_the_parquet_files(toy, make_run):
                 assert edit.probability == probability
 
 
-def verdict_of(folder, many=2, **columns):
-    """The verdict on a run whose figures without controls are these, over so many explainers."""
-    told = opened(folder)
-    lines = told.findings.correlations
+def write_changed_verdict(folder, number=2, **columns):
+    """Return the verdict on a run with these values without controls, over so many explainers."""
+    run = read_run(folder)
+    lines = run.findings.correlations
     rest = lines["subset"] == WITHOUT_CONTROLS
     for name, value in columns.items():
         lines.loc[rest & lines["tau"].notna(), name] = value
-    lines.loc[rest, "explainers"] = many
-    return write_verdict(told.findings, told.record)
+    lines.loc[rest, "explainers"] = number
+    return write_verdict(run.findings, run.record)
 
 
-def test_the_verdict_claims_no_more_than_p_allows(toy, make_run):
+def test_verdict_claims_no_more_than_p_allows(toy, make_run):
     folder = make_run(toy, FOUR, FEW)
-    few = verdict_of(folder, tau=0.5)
+    few = write_changed_verdict(folder, tau=0.5)
     assert not few.is_significant and "2 orderings" in few.points[-1] and len(few.points) == 5
     start = "Inconclusive for this trained model: 2 explainers allow only 2 orderings. Highest τ: "
     assert few.headline.startswith(start)
@@ -308,31 +310,34 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, make_run):
     assert all("Highest τ 0.500" in point and "; with the controls " in point for point in few.points[:4:2])
     assert all("Agreement with the ground truth (recall, " in point for point in few.points[1:4:2])
     # 24 orders: p can be 0.042, which is nothing among several metrics
-    four = verdict_of(folder, many=4, tau=0.5, p_tau=1 / 24)
+    four = write_changed_verdict(folder, number=4, tau=0.5, p_tau=1 / 24)
     assert "Inconclusive" in four.headline and "4 explainers allow only 24 orderings" in four.headline
     assert not four.is_significant
-    one = verdict_of(make_run(toy, FOUR, *FEWER), tau=0.5)
+    one = write_changed_verdict(make_run(toy, FOUR, *FEWER), tau=0.5)
     assert "inconclusive, 2 explainers allow only 2 orderings; highest τ: " in one.headline
     assert "over the 2 explainers that are not controls (Omission and DecisionBoundary" in one.points[0]
     assert "2 orderings" in one.points[0] and "With the controls (Random and LR) τ is" in one.points[0]
     none = "no metric agrees with the ground truth (no τ is above 0)"
-    assert verdict_of(folder, tau=-0.5).headline == f"For this trained model. Contribution: {none}. Change: {none}"
-    alone = verdict_of(make_run(toy, FOUR, *FEWER), tau=-0.5)
+    assert (
+        write_changed_verdict(folder, tau=-0.5).headline
+        == f"For this trained model. Contribution: {none}. Change: {none}"
+    )
+    alone = write_changed_verdict(make_run(toy, FOUR, *FEWER), tau=-0.5)
     assert alone.headline == f"For this trained model: {none}"
-    unsure = verdict_of(folder, many=6, tau=0.5, p_tau=0.2)
+    unsure = write_changed_verdict(folder, number=6, tau=0.5, p_tau=0.2)
     assert unsure.headline.count("no metric is significantly above chance; highest τ: ") == 2
     assert "(p = 0.200)" in unsure.headline and not unsure.is_significant
-    several = verdict_of(folder, many=6, tau=0.5, p_tau=0.04)
+    several = write_changed_verdict(folder, number=6, tau=0.5, p_tau=0.04)
     assert "not significantly above chance (p = " in several.headline and not several.is_significant
-    sure = verdict_of(folder, many=6, tau=0.5, p_tau=0.0001)
+    sure = write_changed_verdict(folder, number=6, tau=0.5, p_tau=0.0001)
     assert ", significantly above chance (p < " in sure.headline and sure.is_significant
     assert any("best erasure metric: " in point for point in sure.points)
 
 
 @pytest.mark.parametrize("truth", [[], ["truth=[signed]", "metric=[comprehensiveness,dfr,validity,c,recall]"]])
 def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, make_run, truth):
-    told = opened(make_run(toy, FOUR, *truth))
-    metrics, lines = told.findings.metrics, told.findings.correlations
+    run = read_run(make_run(toy, FOUR, *truth))
+    metrics, lines = run.findings.metrics, run.findings.correlations
     metrics["control"] = False
     metrics.loc[metrics["metric"].isin(["c", "dfr"]) & (metrics["explainer"] == "decision_boundary"), "value"] = np.nan
     metrics.loc[(metrics["metric"] == "validity") & (metrics["explainer"] == "lr"), "value"] = np.nan
@@ -343,42 +348,42 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, make_ru
     lines.loc[rest, "tau"] = np.where(known, np.where(fewer[rest], 1.0, 0.5), np.nan)
     lines.loc[rest, "p_tau"] = 0.2
     lines.loc[rest & (lines["metric"] == "dfr") & lines["tau"].notna(), "tau"] = -0.25
-    said = write_verdict(told.findings, told.record)
-    assert "Comp. (del.)" in said.headline
-    assert not any(name in said.headline for name in ("C (disc.", "DFR", "Validity (label)"))
+    content = write_verdict(run.findings, run.record)
+    assert "Comp. (del.)" in content.headline
+    assert not any(name in content.headline for name in ("C (disc.", "DFR", "Validity (label)"))
     (point,) = (
-        point for point in said.points if point.startswith("Not compared, because they rank fewer explainers: ")
+        point for point in content.points if point.startswith("Not compared, because they rank fewer explainers: ")
     )
     taus = ("{}",) if truth else ("contribution {}", "change {}")
     for who, tau in (("DecisionBoundary", "-0.250 to 1.000"), ("LR", "1.000")):
         assert f"(3 explainers, without {who}): τ {', '.join(taus).format(*[tau] * len(taus))}" in point
     assert point.count("without") == 2 and "C (disc., label)" in point and "Validity (label)" in point
     assert not any(
-        name in other for other in said.points if other != point for name in ("C (disc., label)", "DFR (del.)")
+        name in other for other in content.points if other != point for name in ("C (disc., label)", "DFR (del.)")
     )
-    # of those that are compared nothing is lost
-    judged = _Comparison.from_findings(told.findings, told.record, told.record.settings.truth[0])
+    # every metric is either compared or listed as not compared
+    judged = _Comparison.from_findings(run.findings, run.record, run.record.settings.truth[0])
     assert set(judged.lines["tau"]) == {0.5} and judged.n_ranked == 4
     not_compared = sum(map(len, judged.not_compared.values()))
-    mine = lines[rest & (lines["truth"] == judged.truth) & (lines["agreement"] == "recall") & lines["tau"].notna()]
-    assert len(judged.lines) + not_compared == len(mine) and not_compared == fewer[mine.index].sum()
+    own = lines[rest & (lines["truth"] == judged.truth) & (lines["agreement"] == "recall") & lines["tau"].notna()]
+    assert len(judged.lines) + not_compared == len(own) and not_compared == fewer[own.index].sum()
 
 
 def test_controls_alone_give_no_verdict(toy, make_run):
-    told = opened(make_run(toy, "explainer=[random,lr]", FEW))
-    assert told.findings.correlations["tau"].notna().any()
-    said = write_verdict(told.findings, told.record)
-    assert said.headline == "No metric could be compared with the ground truth" and not said.is_significant
+    run = read_run(make_run(toy, "explainer=[random,lr]", FEW))
+    assert run.findings.correlations["tau"].notna().any()
+    content = write_verdict(run.findings, run.record)
+    assert content.headline == "No metric could be compared with the ground truth" and not content.is_significant
     assert (
         "without the controls (Random and LR), which select random features or the features of shapley for every "
-        "question, no explainer is left, and a ranking needs two explainers" in said.points[0]
+        "question, no explainer is left, and a ranking needs two explainers" in content.points[0]
     )
 
 
 @pytest.mark.parametrize(("count", "few"), [(1, "1 instance is"), (29, "29 instances are"), (30, None)])
-def test_of_a_handful_of_instances_nothing_is_claimed(toy, make_run, count, few):
-    told = opened(make_run(toy, FOUR))
-    found = write_verdict(told.findings, change_record(told.record, instances=count))
+def test_few_instances_are_inconclusive(toy, make_run, count, few):
+    run = read_run(make_run(toy, FOUR))
+    found = write_verdict(run.findings, change_record(run.record, instances=count))
     if few:
         assert found.headline == f"Inconclusive: {few} too few to compare explainers or metrics"
         assert not found.is_significant
@@ -386,7 +391,7 @@ def test_of_a_handful_of_instances_nothing_is_claimed(toy, make_run, count, few)
 
 
 def test_only_effects_have_colours(toy, make_run):
-    folder = opened(make_run(toy, FOUR))
+    folder = read_run(make_run(toy, FOUR))
     browser = instance_browser.build_browser(folder)
     assert dict(zip(browser.explainers, browser.has_effects, strict=True)) == {
         folder.record.explainers[name]: name != "random" for name in folder.displayed_explainers
@@ -399,12 +404,12 @@ def test_failed_explanations_are_listed(toy, make_run):
     record = json.loads((folder / "run.json").read_text())
     record["explained"]["decision_boundary"]["faults"] = 7
     (folder / "run.json").write_text(json.dumps(record))
-    told = pd.read_parquet(folder / "explanations.parquet")
-    told["fault"] = None
-    told.loc[(told["explainer"] == "decision_boundary") & (told.index % 2 == 0), "fault"] = "it broke"
-    told.to_parquet(folder / "explanations.parquet", index=False)
-    assert "Instances without explanation: DecisionBoundary 7." in provenance.list_warnings(opened(folder))
-    browser = instance_browser.build_browser(opened(folder))
+    run = pd.read_parquet(folder / "explanations.parquet")
+    run["fault"] = None
+    run.loc[(run["explainer"] == "decision_boundary") & (run.index % 2 == 0), "fault"] = "it broke"
+    run.to_parquet(folder / "explanations.parquet", index=False)
+    assert "Instances without explanation: DecisionBoundary 7." in provenance.list_warnings(read_run(folder))
+    browser = instance_browser.build_browser(read_run(folder))
     assert any(instance.explanations[2].missing_reason == "it broke" for instance in browser.instances)
 
 
@@ -436,8 +441,8 @@ def test_report_of_a_sweep_names_varied_settings_and_failed_runs(toy, make_run, 
     (tmp_path / "0" / "report.html").touch()
     done = gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
     html = check((tmp_path / "report.html").read_text())
-    said = unescape(text_of(html))
-    assert "3 runs together" in said and "9: failed" in said and "Means over 2 seeds: k=1" in said
+    content = unescape(text_of(html))
+    assert "3 runs together" in content and "9: failed" in content and "Means over 2 seeds: k=1" in content
     assert 'href="0/report.html"' in html and 'href="2/report.html"' not in html
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         f"{name}.{kind}"
@@ -450,25 +455,29 @@ def test_report_of_a_sweep_names_varied_settings_and_failed_runs(toy, make_run, 
 
 
 @pytest.mark.parametrize("resamples", [100, 1000])
-def test_too_few_resamples_are_said_and_only_then(toy, make_run, resamples):
-    told = opened(make_run(toy, FOUR, FEW, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True))
-    assert told.record.settings.resamples == resamples
-    judged = _Comparison.from_findings(told.findings, told.record, "shapley")
+def test_verdict_states_too_few_resamples(toy, make_run, resamples):
+    run = read_run(make_run(toy, FOUR, FEW, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True))
+    assert run.record.settings.resamples == resamples
+    judged = _Comparison.from_findings(run.findings, run.record, "shapley")
     least = 2 / (resamples + 1) * judged.n_hypotheses * (judged.n_hypotheses - 1) / 2
     assert bool(judged.resamples_note) == (least >= 0.05) == (resamples == 100)
     assert judged.differences["p_holm"].min() >= min(1.0, least) - 1e-12  # no p can be smaller
-    said = " ".join(write_verdict(told.findings, told.record).points)
-    assert ("resamples are too few" in said) == bool(judged.resamples_note)
+    content = " ".join(write_verdict(run.findings, run.record).points)
+    assert ("resamples are too few" in content) == bool(judged.resamples_note)
 
 
 def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, make_run):
-    told = opened(make_run(toy, FOUR, copy=True))
-    lines = told.findings.correlations
+    run = read_run(make_run(toy, FOUR, copy=True))
+    lines = run.findings.correlations
     rest = lines["subset"] == WITHOUT_CONTROLS
     lead = rest & (lines["truth"] == "shapley") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
     lines.loc[rest, "tau"] = 0.1
     lines.loc[lead, ["tau", "tau_high"]] = 1.0
     lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25
     lines.loc[lead & (lines["metric"] == "c"), "tau_low"] = 0.75
-    said = write_verdict(told.findings, told.record).points[0]
-    assert "DFR (del.) [0.250, 1.000]" in said and "DFR (marginal) [0.250, 1.000]" in said and "[0.750, 1.000]" in said
+    content = write_verdict(run.findings, run.record).points[0]
+    assert (
+        "DFR (del.) [0.250, 1.000]" in content
+        and "DFR (marginal) [0.250, 1.000]" in content
+        and "[0.750, 1.000]" in content
+    )

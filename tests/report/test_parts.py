@@ -35,9 +35,9 @@ def test_sections_are_answer_why_scores_trust_cost_appendix(page):
     order = [page.index(f'id="{name}"') for name in ("verdict", "why", "scores", "trust", "cost", "appendix")]
     assert order == sorted(order)
     parts = re.split(r'<section id="(scores|trust|cost|appendix)">', page)
-    told = {name: text_of(html) for name, html in zip(parts[1::2], parts[2::2], strict=True)}
-    assert "Scores and ranks of the explainers" in told["scores"] and "ground truth" in told["trust"]
-    assert "Costs" in told["cost"] and "Glossary" in told["appendix"] and "How to cite" in told["appendix"]
+    texts = {name: text_of(html) for name, html in zip(parts[1::2], parts[2::2], strict=True)}
+    assert "Scores and ranks of the explainers" in texts["scores"] and "ground truth" in texts["trust"]
+    assert "Costs" in texts["cost"] and "Glossary" in texts["appendix"] and "How to cite" in texts["appendix"]
 
 
 def _of(frame, number, name):
@@ -48,25 +48,25 @@ def test_examples_are_the_instances_of_most_disagreement_and_equal_the_files(fol
     questions = name_truths(folder.record.settings.truth, folder.record)
     browser = build_browser(folder)
     shown = select_examples(browser, questions).examples
-    told = {name: pd.read_parquet(folder.folder / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
-    named = (
-        told["explanations"]
+    texts = {name: pd.read_parquet(folder.folder / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
+    selections = (
+        texts["explanations"]
         .groupby("instance")["features"]
         .agg(lambda of: len({tuple(sorted(features[:2])) for features in of if len(features)}))
     )
-    most = named.loc[[instance.id for instance in browser.instances]].sort_values(ascending=False)
+    most = selections.loc[[instance.id for instance in browser.instances]].sort_values(ascending=False)
     ids = [int(re.match(r"Instance (\d+):", example.title)[1]) for example in shown]
-    assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
+    assert len(ids) == 3 and sorted(selections.loc[ids]) == sorted(most.iloc[:3])
     features = folder.data.feature_names
     for number, example in zip(ids, shown, strict=True):
         known = folder.instances.set_index("instance").loc[number]
         for row in example.rows:
             name = next(n for n, title in folder.record.explainers.items() if title == row.explainer)
-            mine = _of(told["explanations"], number, name).iloc[0]
+            own = _of(texts["explanations"], number, name).iloc[0]
             assert [part.partition(" = ")[0] for part in row.selected.split(", ")] == [
-                features[j] for j in mine["features"][:2]
+                features[j] for j in own["features"][:2]
             ]
-            edits = _of(told["counterfactuals"], number, name).set_index("access")
+            edits = _of(texts["counterfactuals"], number, name).set_index("access")
             after = edits["label"].get("probability", known["predicted"])  # an incomplete explanation has none
             assert row.flips == bool(after != known["predicted"])
             if row.flips:

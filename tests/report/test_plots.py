@@ -1,4 +1,4 @@
-"""Plots are drawn from what was found: dots, bars and names are read back from the axes."""
+"""Plots show the values, intervals and names of the findings."""
 
 import re
 
@@ -29,7 +29,7 @@ COSTS = pd.DataFrame(
 )
 
 
-def drawn(rungs=False):
+def draw_run(rungs=False):
     scores, order = build(4, n=30, controls=("d",))
     if rungs:
         order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
@@ -38,9 +38,9 @@ def drawn(rungs=False):
 
 
 @pytest.fixture(scope="module")
-def shown():
-    """For all who only look at it."""
-    return drawn()
+def drawing():
+    """Plots of one run, for tests that do not change them."""
+    return draw_run()
 
 
 def bars(axis):
@@ -49,29 +49,29 @@ def bars(axis):
     ]
 
 
-def test_scores_have_a_dot_and_an_interval_for_each_explainer(shown):
-    findings, figures = shown
+def test_scores_have_a_dot_and_an_interval_for_each_explainer(drawing):
+    findings, figures = drawing
     assert list(figures) == ["correlations", "truth", "costs"]
     other = change_record(RUN, settings={"truth": ["absolute"]})  # a truth that was not computed
     figure = plots.draw_plots(findings, COSTS, other)["scores"].figure
     panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
     panel = panels["C (disc., label) ↑"]
-    mine = findings.metrics[findings.metrics["metric"] == "c"]
+    own = findings.metrics[findings.metrics["metric"] == "c"]
     dots = sorted((line.get_ydata()[0], line.get_xdata()[0]) for line in panel.lines)
-    assert dots == [(i, pytest.approx(value)) for i, value in enumerate(mine["value"])]
+    assert dots == [(i, pytest.approx(value)) for i, value in enumerate(own["value"])]
     ends = sorted((segment[0, 1], segment[:, 0].min(), segment[:, 0].max()) for segment in bars(panel))
-    for i, (end, line) in enumerate(zip(ends, mine.itertuples(), strict=True)):
+    for i, (end, line) in enumerate(zip(ends, own.itertuples(), strict=True)):
         assert end == pytest.approx((i, min(line.value_low, line.value), max(line.value_high, line.value)))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == list(NAMES.values())
 
 
-def test_each_metric_is_drawn_against_the_truth(shown):
-    findings, figures = shown
+def test_each_metric_is_drawn_against_the_truth(drawing):
+    findings, figures = drawing
     true = findings.metrics[findings.metrics["metric"] == "recall"].set_index("explainer")["value"]
-    mine = findings.metrics[findings.metrics["metric"] == "c"].set_index("explainer")["value"]
+    own = findings.metrics[findings.metrics["metric"] == "c"].set_index("explainer")["value"]
     panel = next(axis for axis in figures["truth"].figure.axes if axis.get_title().startswith("C\n"))
     dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panel.lines]
-    assert dots == [(pytest.approx(true[name]), pytest.approx(mine[name])) for name in EXPLAINERS]
+    assert dots == [(pytest.approx(true[name]), pytest.approx(own[name])) for name in EXPLAINERS]
 
 
 @pytest.mark.parametrize("pair", [("c", "probability"), ("proximity", "probability"), ("comprehensiveness", "del")])
@@ -84,12 +84,12 @@ def test_title_with_tau_fits_the_last_panel(pair):
     assert "τ = -0.07" in axes[-1].get_title() and box.x1 <= figure.bbox.x1 + 1
 
 
-def test_correlations_show_tau_its_interval_and_p(shown):
-    findings, figures = shown
+def test_correlations_show_tau_its_interval_and_p(drawing):
+    findings, figures = drawing
     (axis,) = figures["correlations"].figure.axes
     subsets = (ALL_EXPLAINERS, WITHOUT_CONTROLS, ALL_EXPLAINERS)
-    shown, texts = zip(subsets, ("tau", "tau", "rho"), ("τ", "τ′", "ρ"), strict=True), []
-    for line, (subset, name, sign) in zip(axis.lines, shown, strict=False):
+    drawing, texts = zip(subsets, ("tau", "tau", "rho"), ("τ", "τ′", "ρ"), strict=True), []
+    for line, (subset, name, sign) in zip(axis.lines, drawing, strict=False):
         lines = select_subset(findings.correlations, subset).dropna(subset=name)
         assert line.get_xdata() == pytest.approx(lines[name].to_numpy())
         texts += [f"p({sign})", *(f"{p:.3f}" for p in lines[f"p_{name}"])]
@@ -98,11 +98,11 @@ def test_correlations_show_tau_its_interval_and_p(shown):
 
 
 def test_graded_controls_are_not_drawn_as_explainers():
-    assert list(drawn(rungs=True)[1]) == ["correlations"]
+    assert list(draw_run(rungs=True)[1]) == ["correlations"]
 
 
-def test_costs_are_per_instance(shown):
-    findings, figures = shown
+def test_costs_are_per_instance(drawing):
+    findings, figures = drawing
     left, right = figures["costs"].figure.axes
     truth = findings.metrics[findings.metrics["metric"] == "recall"]["value"].tolist()
     for axis, column, unit in ((left, "seconds", 1000), (right, "model_rows", 1)):
@@ -114,8 +114,8 @@ def test_costs_are_per_instance(shown):
     assert "| metric: C | 0.200 | 4.000 | 70 | 1.4 |" in text and "| bounds | 0.300 | 6.000 | 90 | 1.8 |" in text
 
 
-def test_figures_are_reproducible_and_names_are_plain_text(shown):
-    one, two = shown[1], drawn()[1]
+def test_figures_are_reproducible_and_names_are_plain_text(drawing):
+    one, two = drawing[1], draw_run()[1]
     for kind, names in (("svg", list(one)), ("pdf", list(one)), ("png", ["truth"])):  # dots take long
         bodies = {name: one[name].render(kind) for name in names}
         assert bodies == {name: two[name].render(kind) for name in names}
@@ -130,8 +130,8 @@ def test_axis_limits_hide_rounding_differences():
 
 def test_run_writes_its_figures_and_costs(toy, make_run):
     explainers = ("explainer=[random,omission,graded]", "explainer.graded.quality_levels=3")
-    few = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
-    folder = make_run(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
+    small = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
+    folder = make_run(toy, *explainers, *small, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
         f"{name}.svg" for name in ("correlations", "costs", "counterfactuals", "truth", "truth_contrast")
     ]
@@ -171,6 +171,11 @@ def test_inline_svg_has_the_colours_of_the_page_and_unique_ids():
         '<?xml version="1.0"?><!-- c --><svg viewBox="0 0 1 1" width="9"><metadata>x</metadata><g id="used"></g>'
         '<g id="not"></g><use href="#used"/><path style="fill: #0072B2; font-family: X;"/></svg>'
     )
-    made = svg.make_inline_svg(text, "one", "<title>", "desc")
-    assert 'id="one-used"' in made and 'href="#one-used"' in made and 'id="not"' not in made and "metadata" not in made
-    assert "var(--c0)" in made and "font-family" not in made and "&lt;title&gt;" in made
+    inline = svg.make_inline_svg(text, "one", "<title>", "desc")
+    assert (
+        'id="one-used"' in inline
+        and 'href="#one-used"' in inline
+        and 'id="not"' not in inline
+        and "metadata" not in inline
+    )
+    assert "var(--c0)" in inline and "font-family" not in inline and "&lt;title&gt;" in inline

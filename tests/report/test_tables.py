@@ -181,19 +181,19 @@ def test_coverage_below_90_percent_is_marked_in_every_format():
 @pytest.mark.parametrize(("shared", "few"), [(40, False), (12, True)])
 def test_common_support_has_a_note_and_a_table_of_own_scores(shared, few):
     values = metrics()
-    mine = values["metric"] != "coverage"
-    values["n"] = np.where(mine, shared, 50)
-    values["own_n"] = np.where(mine & (values["explainer"] == "b"), 45, 50)
+    own_row = values["metric"] != "coverage"
+    values["n"] = np.where(own_row, shared, 50)
+    values["own_n"] = np.where(own_row & (values["explainer"] == "b"), 45, 50)
     values["own_value"] = values["value"] + 1
     scores, *_, own = tables(values=values)
-    told = render_markdown(scores)
-    assert f"Scored on the {shared} of 50 instances that all explainers cover (support=common)" in told
-    assert "B alone covers 45." in told and ("allow no intervals" in told) == few
+    words = render_markdown(scores)
+    assert f"Scored on the {shared} of 50 instances that all explainers cover (support=common)" in words
+    assert "B alone covers 45." in words and ("allow no intervals" in words) == few
     assert own.title == "Scores of each explainer on its own instances" and own.detail
     assert "1.5000 (50)" in render_markdown(own) and "1.2500 (45)" in render_markdown(own)
     record = change_record(RECORD, settings={"support": "own"})
-    told = tables(values=values.assign(n=values["own_n"]), record=record)
-    assert "on its own instances (support=own), of 50: B 45." in render_markdown(told[0]) and len(told) == 2
+    words = tables(values=values.assign(n=values["own_n"]), record=record)
+    assert "on its own instances (support=own), of 50: B 45." in render_markdown(words[0]) and len(words) == 2
     assert "support=" not in render_markdown(tables()[0])  # all cover the same
 
 
@@ -238,10 +238,10 @@ def test_note_on_instances_with_full_coverage_lists_exceptions_only():
     truths = [("recall", "signed", 20, 20), ("coverage", "all", 60, 60)]
     roles = {"recall": "truth", "coverage": "fact"}
     assert write_support_notes(scored(rows), NAMED) == []
-    (told,) = write_support_notes(
+    (words,) = write_support_notes(
         scored([*rows, *truths, ("naopc", "del", 43, 43), ("naopc", "mask", 43, 43)], roles), NAMED
     )
-    assert told == (
+    assert words == (
         "Scored on all 60 instances. Other rows: GroundTruth (recall, signed) 20 instances; "
         "NAOPC (del.), NAOPC (mask) 43 instances each."
     )
@@ -251,8 +251,8 @@ def test_note_on_instances_with_full_coverage_lists_exceptions_only():
 def test_note_on_instances_with_own_support_lists_each_explainer():
     record = change_record(NAMED, settings={"support": "own"})
     rows = [("c", "label", 60, 47), ("validity", "label", 60, 47), ("naopc", "del", 43, 30), ("sparsity", "", 20, 20)]
-    (told,) = write_support_notes(scored(rows), record)
-    assert told == (
+    (words,) = write_support_notes(scored(rows), record)
+    assert words == (
         "Each explainer is scored on its own instances (support=own), of 60: B 47. Scores over different instances "
         "are not comparable. Other rows: NAOPC (del.): A 43, B 30 instances; Sparsity 20 instances."
     )
@@ -261,9 +261,9 @@ def test_note_on_instances_with_own_support_lists_each_explainer():
 def test_correlations_and_instance_agreement_have_the_note_on_instances():
     values = metrics()
     values.loc[values["metric"] == "recall", ["n", "own_n"]] = 20
-    told = tables(values=values)
+    words = tables(values=values)
     note = "Scored on all 50 instances. Other rows: GroundTruth (recall, signed), GroundTruth (recall, absolute) 20"
-    assert all(note in " ".join(table.notes) for table in told[:2])
+    assert all(note in " ".join(table.notes) for table in words[:2])
     lines = [
         {
             "metric": metric, "variant": "label", "truth": "signed", "agreement": "recall", "instances": n, "tau": 0.5,
@@ -338,10 +338,10 @@ def test_latex_is_balanced():
         assert all(rule in text for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
 
 
-def noisy(same=0.52, drawn="no"):
-    """Two explainers, the second of which draws or does not."""
+def noisy(same=0.52, deterministic="no"):
+    """Return the stability of two explainers, of which the second is random or deterministic."""
     names = pd.DataFrame(
-        [("a", 100, 97, 1.0, 0.96, 1.0, 1.0, 1.0, "yes"), ("b", 100, 100, same, 0.42, 0.62, same, 0.25, drawn)],
+        [("a", 100, 97, 1.0, 0.96, 1.0, 1.0, 1.0, "yes"), ("b", 100, 100, same, 0.42, 0.62, same, 0.25, deterministic)],
         columns=["explainer", "n_requested", "instances", "same_features", "low", "high", "overlap", "same_order",
                  "deterministic"],
     )  # fmt: skip
@@ -365,7 +365,7 @@ def test_explainer_stability_has_a_sentence_and_standard_errors():
     notes = " ".join(first.notes)
     assert "Share of instances with the same feature for another explainer seed: B 52%." in notes
     assert "Deterministic, with the same features and scores: A_1 & <b>|." in notes and "exact 95 % CI" in notes
-    # neither who draws nothing nor the truth
+    # neither deterministic explainers nor the truth
     assert [cell.text for cell in second.header] == ["Metric", "B†"]
     assert (
         [row.cells[0].text for row in second.rows] == ["0.0200 (0.0120 of 0.0300)"] * 2
@@ -454,7 +454,7 @@ def test_constant_rows_are_listed_below_and_equal_variants_are_merged():
     ]  # fmt: skip
     assert merged[0][0].cells == ranked
     assert notes == ["Same value for all explainers, not shown: P (label) 1.4000.", "No values: x, y."]
-    merged, notes = merge_rows(blocks)  # whose columns are no explainers
+    merged, notes = merge_rows(blocks)  # the columns are not explainers
     assert len(merged[0]) == 2 and notes == ["No values: x, y."]
 
 

@@ -54,26 +54,26 @@ def summarise(scores, order):
     return metric_summary.summarise_scores(Scores.from_frame(scores), order)
 
 
-def conclude(scores, *more, **others):
+def conclude(scores, *arguments, **options):
     """All that follows from a table of scores."""
-    return findings.compute_findings(Scores.from_frame(scores), *more, **others)
+    return findings.compute_findings(Scores.from_frame(scores), *arguments, **options)
 
 
-def drawn_rows(scores, resamples, seed):
+def list_drawn_rows(scores, resamples, seed):
     """For each resample the drawn instances, each with its (numerator, denominator) by metric, variant, explainer."""
     ids = sorted(scores["instance"].unique())
-    known = {i: {} for i in ids}
+    scores_of = {i: {} for i in ids}
     for row in scores.itertuples():
-        known[row.instance][row.metric, row.variant, row.explainer] = (row.numerator, row.denominator)
-    for drawn in make_stream(seed, "bootstrap").integers(0, len(ids), (resamples, len(ids))):
-        yield [known[ids[i]] for i in drawn]
+        scores_of[row.instance][row.metric, row.variant, row.explainer] = (row.numerator, row.denominator)
+    for positions in make_stream(seed, "bootstrap").integers(0, len(ids), (resamples, len(ids))):
+        yield [scores_of[ids[i]] for i in positions]
 
 
-def sign(x):
+def compute_sign(x):
     return 0 if abs(x) < 1e-12 else (1 if x > 0 else -1)
 
 
-def tau(ours, truth):
+def compute_kendall_tau(values, truth):
     """Kendall's, written out: a tied pair is neither right nor wrong."""
-    pairs = list(combinations(range(len(ours)), 2))
-    return sum(sign(ours[i] - ours[j]) * sign(truth[i] - truth[j]) for i, j in pairs) / len(pairs)
+    pairs = list(combinations(range(len(values)), 2))
+    return sum(compute_sign(values[i] - values[j]) * compute_sign(truth[i] - truth[j]) for i, j in pairs) / len(pairs)

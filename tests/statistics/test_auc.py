@@ -27,7 +27,7 @@ def test_the_area_is_the_share_of_pairs_in_order(seed, classes, ties):
     assert compute_auc(labels, probabilities) == pytest.approx(np.mean(areas))
 
 
-def test_classes_that_no_row_or_every_row_has_are_left_out():
+def test_absent_and_universal_classes_are_left_out():
     labels = np.array([0, 1, 0, 1])
     three = np.array([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.5, 0.4, 0.1], [0.45, 0.35, 0.2]])
     by_hand = (1.0 + 0.75) / 2  # of class 0 all pairs are in order, of class 1 three of four

@@ -17,40 +17,48 @@ from cfeval_cli.statistics.resampled_values import ResampledValues
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.statistics.tau_differences import find_identical_metrics
-from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, sign, summarise, tau
+from tests.statistics.tables import (
+    EXPLAINERS,
+    build,
+    compute_kendall_tau,
+    compute_sign,
+    conclude,
+    list_drawn_rows,
+    summarise,
+)
 
 
-def values(chosen, metric, variant, better="higher"):
+def compute_values(chosen, metric, variant, better="higher"):
     """The value of each explainer over some instances, the better the larger."""
-    found = []
+    result = []
     for explainer in EXPLAINERS:
-        mine = [one[metric, variant, explainer] for one in chosen if (metric, variant, explainer) in one]
-        found.append(sum(n for n, _ in mine) / sum(d for _, d in mine) if mine else np.nan)
-    return [(1 if better == "higher" else -1) * value for value in found]
+        terms = [a[metric, variant, explainer] for a in chosen if (metric, variant, explainer) in a]
+        result.append(sum(n for n, _ in terms) / sum(d for _, d in terms) if terms else np.nan)
+    return [(1 if better == "higher" else -1) * value for value in result]
 
 
 @given(st.integers(0, 10_000))
-def test_intervals_of_tau_are_those_of_a_loop_over_resamples(seed):
+def test_intervals_of_tau_equal_a_loop_over_resamples(seed):
     scores, order = build(seed, n=8, gaps=True)
-    found = conclude(scores, order, Bootstrap(seed, resamples=25, confidence=0.8, min_instances=1))
+    result = conclude(scores, order, Bootstrap(seed, resamples=25, confidence=0.8, min_instances=1))
     taus = {}
     for metric, variant, better in (("c", "label", "higher"), ("sufficiency", "del", "lower")):
-        drawn = []
-        for chosen in drawn_rows(scores, 25, seed):
-            ours, truth = values(chosen, metric, variant, better), values(chosen, "recall", "signed")
-            drawn.append(np.nan if np.isnan([*ours, *truth]).any() else tau(ours, truth))
-        taus[metric] = np.array(drawn)
-        line = found.correlations[found.correlations["metric"] == metric].iloc[0]
-        assert (line["tau_low"], line["tau_high"]) == pytest.approx(tuple(np.nanquantile(drawn, [0.1, 0.9])))
-        assert line["tau_se"] == pytest.approx(np.nanstd(drawn, ddof=1))
+        resampled_taus = []
+        for chosen in list_drawn_rows(scores, 25, seed):
+            u, truth = compute_values(chosen, metric, variant, better), compute_values(chosen, "recall", "signed")
+            resampled_taus.append(np.nan if np.isnan([*u, *truth]).any() else compute_kendall_tau(u, truth))
+        taus[metric] = np.array(resampled_taus)
+        line = result.correlations[result.correlations["metric"] == metric].iloc[0]
+        assert (line["tau_low"], line["tau_high"]) == pytest.approx(tuple(np.nanquantile(resampled_taus, [0.1, 0.9])))
+        assert line["tau_se"] == pytest.approx(np.nanstd(resampled_taus, ddof=1))
         assert (line["family"], line["explainers"]) == ("explainers", 4)
-    (line,) = select_subset(found.differences).to_dict("records")
+    (line,) = select_subset(result.differences).to_dict("records")
     gaps = taus[line["metric"]] - taus[line["than_metric"]]
     assert line["difference"] >= 0 and (line["low"], line["high"]) == pytest.approx(
         tuple(np.nanquantile(gaps, [0.1, 0.9]))
     )
-    there = gaps[~np.isnan(gaps)]
-    expected = 2 * (1 + min((there <= 0).sum(), (there >= 0).sum())) / (1 + len(there))
+    defined = gaps[~np.isnan(gaps)]
+    expected = 2 * (1 + min((defined <= 0).sum(), (defined >= 0).sum())) / (1 + len(defined))
     assert line["p"] == pytest.approx(min(1, expected)) and line["same"] == (not gaps[~np.isnan(gaps)].any())
 
 
@@ -59,9 +67,9 @@ def test_holm_rejects_step_by_step(p):
     """A hypothesis is rejected at level a exactly if its adjusted p is at most a: the procedure, run at each level."""
     adjusted = adjust_holm(np.array(p))
     for level in [*adjusted.tolist(), 0.05, 0.5]:
-        rejected, left = set(), sorted(range(len(p)), key=lambda i: p[i])
-        while left and p[left[0]] * len(left) <= level * (1 + 1e-12):
-            rejected.add(left.pop(0))
+        rejected, remaining = set(), sorted(range(len(p)), key=lambda i: p[i])
+        while remaining and p[remaining[0]] * len(remaining) <= level * (1 + 1e-12):
+            rejected.add(remaining.pop(0))
         if level < 1:
             assert rejected == {i for i in range(len(p)) if adjusted[i] <= level * (1 + 1e-12)}
 
@@ -72,89 +80,93 @@ def test_holm_by_hand():
 
 def test_metrics_that_always_agree_are_one_hypothesis():
     tau = np.array([[0.5, 0.5, 0.1, 0.5], [0.4, 0.4, 0.2, 0.4], [np.nan, np.nan, 0.2, 0.1]])
-    twin = find_identical_metrics(tau).tolist()
-    assert twin[0] == twin[1] and len({twin[0], twin[2], twin[3]}) == 3
+    first_equal = find_identical_metrics(tau).tolist()
+    assert first_equal[0] == first_equal[1] and len({first_equal[0], first_equal[2], first_equal[3]}) == 3
     scores, order = build(3, n=30)
     double = scores[scores["metric"] == "c"].assign(variant="probability")
-    more = order[order["metric"] == "c"].assign(variant="probability")
-    found = conclude(
+    facts_again = order[order["metric"] == "c"].assign(variant="probability")
+    result = conclude(
         pd.concat([scores, double]),
-        pd.concat([order, more], ignore_index=True),
+        pd.concat([order, facts_again], ignore_index=True),
         Bootstrap(0, resamples=200, min_instances=1),
     ).differences
-    found = select_subset(found)
-    same = found[found["same"]].iloc[0]
+    result = select_subset(result)
+    same = result[result["same"]].iloc[0]
     assert (same["metric"], same["than_metric"]) == ("c", "c") and same["p_holm"] == 1 and same["difference"] == 0
-    others = found[~found["same"]]
-    assert len(others) == 2 and (others["p_holm"] == others["p"]).all()  # one hypothesis: nothing to correct for
+    different = result[~result["same"]]
+    assert (
+        len(different) == 2 and (different["p_holm"] == different["p"]).all()
+    )  # one hypothesis: nothing to correct for
 
 
-def test_no_p_is_zero_and_none_is_over_one():
+def test_p_values_are_above_zero_and_at_most_one():
     assert compute_bootstrap_p_values(np.array([[1.0], [1.0], [2.0]])).tolist() == [0.5]
     assert compute_bootstrap_p_values(np.zeros((5, 1))).tolist() == [1.0]
 
 
-def test_metrics_that_rank_unlike_explainers_are_not_compared():
+def test_metrics_that_rank_different_explainers_are_not_compared():
     scores, order = build(3, n=30)
     variants = {"c": "probability", "sufficiency": "mask"}  # the same metrics, of which b has no value
-    less = scores[scores["metric"].isin(variants) & (scores["explainer"] != "b")]
-    both = pd.concat([scores, less.assign(variant=less["metric"].map(variants))])
-    again = order[order["metric"].isin(variants)]
-    rows = pd.concat([order, again.assign(variant=again["metric"].map(variants))], ignore_index=True)
-    how = Bootstrap(3, resamples=50)
-    found = select_subset(conclude(both, rows, how).differences)
-    like = found["variant"].isin(variants.values()) == found["than_variant"].isin(variants.values())
-    assert len(found) == 6 and like.sum() == 2 and not found["same"].any()
-    assert found.loc[~like, ["difference", "low", "high", "p", "p_holm"]].isna().all(axis=None)
+    without_b = scores[scores["metric"].isin(variants) & (scores["explainer"] != "b")]
+    both = pd.concat([scores, without_b.assign(variant=without_b["metric"].map(variants))])
+    summary_again = order[order["metric"].isin(variants)]
+    rows = pd.concat([order, summary_again.assign(variant=summary_again["metric"].map(variants))], ignore_index=True)
+    config = Bootstrap(3, resamples=50)
+    result = select_subset(conclude(both, rows, config).differences)
+    equal = result["variant"].isin(variants.values()) == result["than_variant"].isin(variants.values())
+    assert len(result) == 6 and equal.sum() == 2 and not result["same"].any()
+    assert result.loc[~equal, ["difference", "low", "high", "p", "p_holm"]].isna().all(axis=None)
     figures = ["metric", "difference", "low", "high", "p"]
-    (whole,) = select_subset(conclude(scores, order, how).differences)[figures].to_numpy().tolist()
-    assert found.loc[like & (found["variant"].isin(["label", "del"])), figures].to_numpy().tolist() == [whole]
+    (whole,) = select_subset(conclude(scores, order, config).differences)[figures].to_numpy().tolist()
+    assert result.loc[equal & (result["variant"].isin(["label", "del"])), figures].to_numpy().tolist() == [whole]
     without = [frame[frame["explainer"] != "b"] for frame in (scores, order)]
-    (part,) = select_subset(conclude(*without, how).differences)[figures].to_numpy().tolist()
-    assert found.loc[like & (found["variant"].isin(variants.values())), figures].to_numpy().tolist() == [part]
-    assert found.loc[like, "p_holm"].tolist() == pytest.approx(adjust_holm(found.loc[like, "p"].to_numpy()).tolist())
+    (part,) = select_subset(conclude(*without, config).differences)[figures].to_numpy().tolist()
+    assert result.loc[equal & (result["variant"].isin(variants.values())), figures].to_numpy().tolist() == [part]
+    assert result.loc[equal, "p_holm"].tolist() == pytest.approx(
+        adjust_holm(result.loc[equal, "p"].to_numpy()).tolist()
+    )
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([(), ("a",), ("b", "d"), ("a", "b", "c")]))
 def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
     scores, order = build(seed, n=7, gaps=gaps, controls=controls)
-    found = conclude(scores, order, Bootstrap(seed, resamples=20, confidence=0.8, min_instances=1)).instance_agreement
+    result = conclude(scores, order, Bootstrap(seed, resamples=20, confidence=0.8, min_instances=1)).instance_agreement
     ids = sorted(scores["instance"].unique())
-    known = {(r.metric, r.explainer, r.instance): r.numerator / r.denominator for r in scores.itertuples()}
+    value_of = {(r.metric, r.explainer, r.instance): r.numerator / r.denominator for r in scores.itertuples()}
 
     def counts(metric, better, instance, names):
         gain = pairs = ordered = 0
-        for one, two in combinations(names, 2):
-            keys = [(m, e, instance) for m in (metric, "recall") for e in (one, two)]
-            if not all(key in known for key in keys):
+        for a, b in combinations(names, 2):
+            keys = [(m, e, instance) for m in (metric, "recall") for e in (a, b)]
+            if not all(key in value_of for key in keys):
                 continue
-            ours, truth = known[keys[0]] - known[keys[1]], known[keys[2]] - known[keys[3]]
+            u, truth = value_of[keys[0]] - value_of[keys[1]], value_of[keys[2]] - value_of[keys[3]]
             pairs += 1
-            ordered += sign(truth) != 0
-            gain += sign(ours) * sign(truth) * (1 if better == "higher" else -1)
+            ordered += compute_sign(truth) != 0
+            gain += compute_sign(u) * compute_sign(truth) * (1 if better == "higher" else -1)
         return gain, pairs, ordered
 
     from cfeval_cli.seeding import make_stream
 
     resampled = make_stream(seed, "bootstrap").integers(0, len(ids), (20, len(ids)))
     for metric, better in (("c", "higher"), ("sufficiency", "lower")):
-        left = [name for name in EXPLAINERS if name not in controls]
-        for subset, names in ((ALL_EXPLAINERS, EXPLAINERS), (WITHOUT_CONTROLS, left)):
-            lines = select_subset(found[found["metric"] == metric], subset)
+        remaining = [name for name in EXPLAINERS if name not in controls]
+        for subset, names in ((ALL_EXPLAINERS, EXPLAINERS), (WITHOUT_CONTROLS, remaining)):
+            lines = select_subset(result[result["metric"] == metric], subset)
             table = [counts(metric, better, i, names) for i in ids]
             shares = [gain / pairs if pairs else np.nan for gain, pairs, _ in table]
-            there = sum(pairs > 0 for _, pairs, _ in table)
-            if not there:
+            defined = sum(pairs > 0 for _, pairs, _ in table)
+            if not defined:
                 assert lines.empty
                 continue
             (line,) = lines.to_dict("records")
-            assert line["tau"] == pytest.approx(np.nanmean(shares)) and line["instances"] == there
+            assert line["tau"] == pytest.approx(np.nanmean(shares)) and line["instances"] == defined
             assert line["ordered"] == sum(ordered > 0 for *_, ordered in table)
             pooled = sum(o for *_, o in table)
             expected = sum(g for g, *_ in table) / pooled if pooled else np.nan
             assert line["d"] == pytest.approx(expected, nan_ok=True)
-            drawn = [[shares[i] for i in row if table[i][1]] for row in resampled]
-            means = [np.mean(one) for one in drawn if one]
+            resampled_taus = [[shares[i] for i in row if table[i][1]] for row in resampled]
+            means = [np.mean(a) for a in resampled_taus if a]
             ends = tuple(np.quantile(means, [0.1, 0.9]))
             assert (line["tau_low"], line["tau_high"]) == pytest.approx(ends)
 
@@ -176,47 +188,47 @@ def test_results_do_not_depend_on_the_size_of_blocks():
     assert len(rows_at_once) and rows_at_once.to_csv() == rows_in_blocks.to_csv()
 
 
-def test_from_fewer_than_thirty_instances_nothing_is_inferred():
-    for size, many in ((29, False), (30, True)):
+def test_fewer_than_thirty_instances_have_no_intervals():
+    for size, large in ((29, False), (30, True)):
         scores, order = build(6, n=size)
-        found = conclude(scores, order, Bootstrap(0, resamples=100))
-        assert found.metrics["value"].notna().all() and found.metrics["value_low"].notna().all() == many
-        correlations = select_subset(found.correlations)
+        result = conclude(scores, order, Bootstrap(0, resamples=100))
+        assert result.metrics["value"].notna().all() and result.metrics["value_low"].notna().all() == large
+        correlations = select_subset(result.correlations)
         assert correlations[["tau", "p_tau"]].notna().all(axis=None)
-        assert correlations[["tau_low", "tau_se", "rho_high"]].notna().all(axis=None) == many
-        figures = found.differences[["difference", "low", "high", "p", "p_holm"]].notna()
-        assert figures.all(axis=None) == many and figures.any(axis=None) == many
-        assert found.instance_agreement["tau"].notna().all()
-        assert found.instance_agreement[["tau_low", "d_high"]].notna().all(axis=None) == many
+        assert correlations[["tau_low", "tau_se", "rho_high"]].notna().all(axis=None) == large
+        figures = result.differences[["difference", "low", "high", "p", "p_holm"]].notna()
+        assert figures.all(axis=None) == large and figures.any(axis=None) == large
+        assert result.instance_agreement["tau"].notna().all()
+        assert result.instance_agreement[["tau_low", "d_high"]].notna().all(axis=None) == large
     # one explainer that has few leaves the others their intervals, but not τ its
     scores, order = build(6, n=40)
-    few = scores[(scores["explainer"] != "b") | (scores["instance"] < 20) | (scores["metric"] == "coverage")]
-    found = conclude(few, order, Bootstrap(0, resamples=100))
-    lows = found.metrics[found.metrics["metric"] == "c"].set_index("explainer")["value_low"]
+    partial = scores[(scores["explainer"] != "b") | (scores["instance"] < 20) | (scores["metric"] == "coverage")]
+    result = conclude(partial, order, Bootstrap(0, resamples=100))
+    lows = result.metrics[result.metrics["metric"] == "c"].set_index("explainer")["value_low"]
     assert lows.isna().tolist() == [name == "b" for name in lows.index]
-    assert found.correlations["tau_low"].isna().all() and found.differences["p"].isna().all()
+    assert result.correlations["tau_low"].isna().all() and result.differences["p"].isna().all()
 
 
-def test_a_ladder_has_correlations_but_no_differences():
+def test_graded_controls_have_correlations_but_no_differences():
     scores, order = build(4, n=50)
     order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    found = conclude(scores, order, Bootstrap(0, resamples=100), "signed")
-    assert set(found.correlations["family"]) == {"graded"} and found.differences.empty
-    known = {"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0}
+    result = conclude(scores, order, Bootstrap(0, resamples=100), "signed")
+    assert set(result.correlations["family"]) == {"graded"} and result.differences.empty
+    value_of = {"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0}
     for metric, better in (("c", "higher"), ("sufficiency", "lower"), ("recall", "higher")):
-        line = found.correlations[found.correlations["metric"] == metric].iloc[0]
-        values = found.metrics[found.metrics["metric"] == metric].set_index("explainer")["value"]
-        ours = [values[name] * (1 if better == "higher" else -1) for name in known]
-        assert line["tau"] == pytest.approx(tau(ours, list(known.values())))
+        line = result.correlations[result.correlations["metric"] == metric].iloc[0]
+        values = result.metrics[result.metrics["metric"] == metric].set_index("explainer")["value"]
+        u = [values[name] * (1 if better == "higher" else -1) for name in value_of]
+        assert line["tau"] == pytest.approx(compute_kendall_tau(u, list(value_of.values())))
 
 
 @pytest.mark.slow
-def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
+def test_intervals_cover_the_true_tau_of_distinct_explainers():
     """Of 300 samples of a population whose τ is known, the 95 % interval holds it in at least 90 %."""
     rng = np.random.default_rng(7)
     means = {"c": [0.2, 0.5, 0.45, 0.8], "recall": [0.1, 0.3, 0.5, 0.9]}  # b and c are near in the metric
-    truth = tau(means["c"], means["recall"])
-    held, trials, size = 0, 300, 400
+    truth = compute_kendall_tau(means["c"], means["recall"])
+    covered, trials, size = 0, 300, 400
     for trial in range(trials):
         rows, order = [], []
         for (metric, variant), better in ((("c", "label"), "higher"), (("recall", "signed"), "higher")):
@@ -242,22 +254,22 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
                 order.append({**key, **facts})
                 hits = (rng.random(size) < mean).astype(float)
                 rows.append(pd.DataFrame({**key, "instance": np.arange(size), "numerator": hits, "denominator": 1.0}))
-        found = conclude(pd.concat(rows), pd.DataFrame(order), Bootstrap(trial, resamples=500)).correlations.iloc[0]
-        held += found["tau_low"] - 1e-9 <= truth <= found["tau_high"] + 1e-9
-    assert held / trials >= 0.9, f"{held} of {trials}"
+        result = conclude(pd.concat(rows), pd.DataFrame(order), Bootstrap(trial, resamples=500)).correlations.iloc[0]
+        covered += result["tau_low"] - 1e-9 <= truth <= result["tau_high"] + 1e-9
+    assert covered / trials >= 0.9, f"{covered} of {trials}"
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_resamples_of_tau_that_are_kept_are_those_of_its_interval(seed):
+def test_stored_resamples_of_tau_give_its_interval(seed):
     scores, order = build(seed, n=40, controls=("a",))
-    found = conclude(scores, order, Bootstrap(seed, resamples=300))
-    kept = found.tau_resamples.astype(dict.fromkeys(("metric", "variant", "truth", "agreement", "subset"), str))
+    result = conclude(scores, order, Bootstrap(seed, resamples=300))
+    stored = result.tau_resamples.astype(dict.fromkeys(("metric", "variant", "truth", "agreement", "subset"), str))
     keys = ["metric", "variant", "truth", "agreement", "subset"]
-    for line in found.correlations.to_dict("records"):
-        mine = kept[(kept[keys] == [line[key] for key in keys]).all(axis=1)]
-        assert mine["draw"].tolist() == list(range(300)) or math.isnan(line["tau"])
+    for line in result.correlations.to_dict("records"):
+        terms = stored[(stored[keys] == [line[key] for key in keys]).all(axis=1)]
+        assert terms["draw"].tolist() == list(range(300)) or math.isnan(line["tau"])
         if not math.isnan(line["tau"]):
-            ends = np.percentile(mine["tau"], [2.5, 97.5])
+            ends = np.percentile(terms["tau"], [2.5, 97.5])
             assert ends == pytest.approx([line["tau_low"], line["tau_high"]])
-    assert len(conclude(scores, order, Bootstrap(seed, resamples=900)).tau_resamples) < 2 * len(kept)
+    assert len(conclude(scores, order, Bootstrap(seed, resamples=900)).tau_resamples) < 2 * len(stored)
     assert conclude(scores, order, Bootstrap(seed, resamples=0)).tau_resamples is None

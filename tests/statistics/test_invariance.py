@@ -19,11 +19,11 @@ from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.statistics.tables import EXPLAINERS, KINDS, build, conclude, summarise
 
-HOW = Bootstrap(0, resamples=0)
+SETTINGS = Bootstrap(0, resamples=0)
 ROWS = [(metric, variant) for metric, variant, _ in KINDS]
 
 
-def made(seed, draws=4, gaps=False):
+def make_reparametrised(seed, draws=4, gaps=False):
     """Values of a run's rows under two changes and both; small whole numbers, so that ties are real."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 4, (len(ROWS), len(EXPLAINERS))).astype(float)
@@ -32,91 +32,94 @@ def made(seed, draws=4, gaps=False):
     changed = {}
     for name in (TOGETHER, "constant", "scale"):
         changed[name] = np.repeat(values[None], draws, axis=0)
-        some = rng.random(changed[name].shape) < 0.1
-        changed[name] += some * rng.integers(-2, 3, some.shape)
+        mask = rng.random(changed[name].shape) < 0.1
+        changed[name] += mask * rng.integers(-2, 3, mask.shape)
     return ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 7)
 
 
 @cache
-def drawn():
+def compute_values():
     scores, order = build(0)
-    return ResampledValues.compute(Scores.from_frame(scores), summarise(scores, order), HOW)
+    return ResampledValues.compute(Scores.from_frame(scores), summarise(scores, order), SETTINGS)
 
 
-def by_hand(ours, theirs, better):
+def compute_tau_by_hand(u, v, better):
     """Concordant less discordant pairs, over all pairs of explainers with both values."""
-    there = [e for e in range(len(ours)) if not np.isnan(ours[e] + theirs[e])]
-    pairs = list(combinations(there, 2))
+    defined = [e for e in range(len(u)) if not np.isnan(u[e] + v[e])]
+    pairs = list(combinations(defined, 2))
     if not pairs:
         return np.nan
     sign = -1 if better == "lower" else 1
-    return sum(sign * np.sign(ours[a] - ours[b]) * np.sign(theirs[a] - theirs[b]) for a, b in pairs) / len(pairs)
+    return sum(sign * np.sign(u[a] - u[b]) * np.sign(v[a] - v[b]) for a, b in pairs) / len(pairs)
 
 
 @given(st.integers(0, 100_000), st.booleans())
-def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
-    found, like = made(seed, gaps=gaps), drawn()
-    table = invariance.build_tau_ranges(found, like, list(list_families(like, "")))
+def test_ranges_equal_those_over_all_draws(seed, gaps):
+    changes, resampled = make_reparametrised(seed, gaps=gaps), compute_values()
+    table = invariance.build_tau_ranges(changes, resampled, list(list_families(resampled, "")))
     lines = table.set_index(["metric", "variant"])
     for row, (metric, variant, better) in enumerate(KINDS[:2]):
-        real = by_hand(found.values[row], found.values[2], better)
+        real = compute_tau_by_hand(changes.values[row], changes.values[2], better)
         taus = {
-            name: [by_hand(one[row], one[2], better) for one in values] for name, values in found.changed.items()
-        }  # fmt: skip
+            name: [compute_tau_by_hand(draw[row], draw[2], better) for draw in draws]
+            for name, draws in changes.changed.items()
+        }
         if np.isnan(real):
             assert (metric, variant) not in lines.index
             continue
         line = lines.loc[(metric, variant)]
-        everything = [real, *(tau for some in taus.values() for tau in some)]
+        all_taus = [real, *(tau for mask in taus.values() for tau in mask)]
         assert line["tau"] == pytest.approx(real) and (line["truth"], line["agreement"]) == ("signed", "recall")
-        assert line["tau_lowest"] == pytest.approx(min(everything))
-        assert line["tau_highest"] == pytest.approx(max(everything))
-        movers = [name for name, some in taus.items() if any(abs(tau - real) > 1e-9 for tau in some)]
+        assert line["tau_lowest"] == pytest.approx(min(all_taus))
+        assert line["tau_highest"] == pytest.approx(max(all_taus))
+        movers = [name for name, mask in taus.items() if any(abs(tau - real) > 1e-9 for tau in mask)]
         assert line["not_identifiable"] == bool(movers)
         assert line["changed_by"] == " ".join([name for name in movers if name != TOGETHER] or movers)
         assert (line["reparametrisations"], line["instances"]) == (4, 7)
 
 
 @given(st.integers(0, 100_000))
-def test_tau_can_be_had_among_some_of_the_explainers(seed):
-    found, like = made(seed), drawn()
-    (family,) = list_families(like, "")
-    whole, _ = found.stack(like)
-    some = np.array([0, 2, 3])
-    tau = correlation.compute_kendall_tau(whole, replace(family, explainers=some))
+def test_tau_of_a_subset_of_explainers(seed):
+    changes, resampled = make_reparametrised(seed), compute_values()
+    (family,) = list_families(resampled, "")
+    stacked, _ = changes.stack(resampled)
+    mask = np.array([0, 2, 3])
+    tau = correlation.compute_kendall_tau(stacked, replace(family, explainers=mask))
     for j, (_, _, better) in enumerate(KINDS[:2]):
-        for draw, values in enumerate(whole.values):
-            at = [like.metrics.index(row) for row in ROWS]
-            assert tau[draw, j, 0] == pytest.approx(by_hand(values[at[j]][some], values[at[2]][some], better))
+        for draw, values in enumerate(stacked.values):
+            at = [resampled.metrics.index(row) for row in ROWS]
+            assert tau[draw, j, 0] == pytest.approx(
+                compute_tau_by_hand(values[at[j]][mask], values[at[2]][mask], better)
+            )
 
 
-def test_what_moves_stands_beside_values_and_correlations_and_rounding_moves_nothing():
+def test_changed_values_and_taus_are_marked_and_rounding_is_ignored():
     scores, order = build(1)
-    values = made(1).values
+    values = make_reparametrised(1).values
     values[0] = [1, 2, 3, 4]
     changed = {name: np.repeat(values[None], 2, axis=0) for name in (TOGETHER, "scale")}
     changed["scale"][1, 0] = [2, 1, 3, 4]  # C of a and b
     changed["scale"][0, 1] *= 1 + 1e-13
-    found = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 3)
-    done = conclude(scores, order, HOW, reparametrised=found)
-    moves = done.metrics.groupby("metric")["not_identifiable"].agg(list)
+    changes = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 3)
+    result = conclude(scores, order, SETTINGS, reparametrised=changes)
+    moves = result.metrics.groupby("metric")["not_identifiable"].agg(list)
     assert moves["c"] == [True, True, False, False]
     assert moves["sufficiency"] == moves["recall"] == [False] * 4
-    assert moves["coverage"] == [None] * 4  # of which nothing was said
+    assert moves["coverage"] == [None] * 4  # not computed for other parameters
     for subset in (ALL_EXPLAINERS, WITHOUT_CONTROLS):
-        table = select_subset(done.invariance, subset).set_index("metric")
-        told = select_subset(done.correlations, subset).set_index("metric")["not_identifiable"]
-        assert told["c"] == table.loc["c", "not_identifiable"] and told["sufficiency"] is False
-    table = select_subset(done.invariance).set_index("metric")
+        table = select_subset(result.invariance, subset).set_index("metric")
+        is_moved = select_subset(result.correlations, subset).set_index("metric")["not_identifiable"]
+        assert is_moved["c"] == table.loc["c", "not_identifiable"] and is_moved["sufficiency"] is False
+    table = select_subset(result.invariance).set_index("metric")
     assert table.loc["sufficiency", "changed_by"] == ""
 
 
-def test_without_reparametrisations_nothing_is_said():
+def test_without_reparametrisations_nothing_is_marked():
     scores, order = build(2)
-    done = conclude(scores, order, HOW)
-    assert done.invariance is None
-    assert done.metrics["not_identifiable"].isna().all() and done.correlations["not_identifiable"].isna().all()
-    assert isinstance(done.metrics, pd.DataFrame) and list(done.metrics)[-4:] == [
+    result = conclude(scores, order, SETTINGS)
+    assert result.invariance is None
+    assert result.metrics["not_identifiable"].isna().all() and result.correlations["not_identifiable"].isna().all()
+    assert isinstance(result.metrics, pd.DataFrame) and list(result.metrics)[-4:] == [
         "not_identifiable",
         "note",
         "method",
@@ -124,13 +127,13 @@ def test_without_reparametrisations_nothing_is_said():
     ]
 
 
-def test_a_ladder_is_judged_by_its_known_order():
-    like = drawn()
-    rungs = ResampledValues(**{**vars(like), "rungs": np.array([0.0, 0.3, 0.6, 1.0])})
+def test_graded_controls_are_judged_by_their_known_order():
+    resampled = compute_values()
+    rungs = ResampledValues(**{**vars(resampled), "rungs": np.array([0.0, 0.3, 0.6, 1.0])})
     values = np.array([[1.0, 2, 3, 4], [1, 2, 3, 4], [4, 3, 2, 1]])
     changed = {"scale": np.stack([values, values[:, [1, 0, 2, 3]]])}
-    found = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 5)
-    table = invariance.build_tau_ranges(found, rungs, list(list_families(rungs, "signed"))).set_index("metric")
+    changes = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 5)
+    table = invariance.build_tau_ranges(changes, rungs, list(list_families(rungs, "signed"))).set_index("metric")
     assert set(table["agreement"]) == {"order"} and set(table["changed_by"]) == {"scale"}
     assert table.loc["c", ["tau", "tau_lowest", "tau_highest"]].tolist() == pytest.approx([1, 2 / 3, 1])
     assert table.loc["sufficiency", ["tau", "tau_lowest", "tau_highest"]].tolist() == pytest.approx([-1, -1, -2 / 3])

@@ -19,25 +19,25 @@ def sign(x):
 @given(st.integers(0, 10_000))
 def test_every_two_metrics_are_compared(seed):
     scores, order = build(seed, n=8)
-    found = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
-    assert list(found.columns) == metric_agreement.COLUMNS
+    table = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
+    assert list(table.columns) == metric_agreement.COLUMNS
     metrics = summarise(scores, order)
     value = {(row.metric, row.explainer): row.value for row in metrics.itertuples()}
-    ours, theirs = ({e: sg * value[m, e] for e in EXPLAINERS} for m, sg in (("c", 1), ("sufficiency", -1)))
-    signs = [(sign(ours[a] - ours[b]), sign(theirs[a] - theirs[b])) for a, b in combinations(EXPLAINERS, 2)]
+    u, v = ({e: sg * value[m, e] for e in EXPLAINERS} for m, sg in (("c", 1), ("sufficiency", -1)))
+    signs = [(sign(u[a] - u[b]), sign(v[a] - v[b])) for a, b in combinations(EXPLAINERS, 2)]
     if not any(x for x, _ in signs) or not any(y for _, y in signs):
-        assert found.empty  # a metric that ties all explainers agrees with none
+        assert table.empty  # a metric that ties all explainers agrees with none
         return
-    (line,) = found.itertuples()
+    (line,) = table.itertuples()
     assert (line.metric, line.variant, line.other_metric, line.other_variant) == ("c", "label", "sufficiency", "del")
     assert line.explainers == 4 and line.tau == pytest.approx(np.mean([x * y for x, y in signs]))
     assert -1 <= line.tau_low <= line.tau_high <= 1
 
 
-def test_the_truth_is_not_among_them_and_nothing_is_known_of_one_explainer():
+def test_truths_and_a_single_explainer_have_no_agreement():
     scores, order = build(3)
-    found = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
-    assert "recall" not in {*found["metric"], *found["other_metric"]}
+    table = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
+    assert "recall" not in {*table["metric"], *table["other_metric"]}
     one = conclude(
         scores[scores["explainer"] == "a"],
         order[order["explainer"] == "a"],
@@ -49,4 +49,4 @@ def test_the_truth_is_not_among_them_and_nothing_is_known_of_one_explainer():
         order[order["metric"] != "recall"],
         Bootstrap(0, resamples=20, min_instances=1),
     )
-    assert no_truth.correlations.empty and len(no_truth.metric_agreement) == len(found)
+    assert no_truth.correlations.empty and len(no_truth.metric_agreement) == len(table)

@@ -17,10 +17,10 @@ QUICK = Bootstrap(0, resamples=3, min_instances=1)
 
 def parts(scores):
     """(numerator, denominator) of each score, by metric and explainer."""
-    found = {}
+    result = {}
     for row in scores.itertuples():
-        found.setdefault((row.metric, row.explainer), []).append((row.numerator, row.denominator))
-    return found
+        result.setdefault((row.metric, row.explainer), []).append((row.numerator, row.denominator))
+    return result
 
 
 @given(st.integers(0, 10_000))
@@ -38,16 +38,16 @@ def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
         total = 0
         for i, one in enumerate(EXPLAINERS):
             for two in EXPLAINERS[i + 1 :]:
-                ours = sign * (value[row.metric, one] - value[row.metric, two])
+                u = sign * (value[row.metric, one] - value[row.metric, two])
                 true = value["recall", one] - value["recall", two]
-                ours, true = (0 if abs(gap) < 1e-12 else gap for gap in (ours, true))
-                total += np.sign(ours) * np.sign(true)
+                u, true = (0 if abs(gap) < 1e-12 else gap for gap in (u, true))
+                total += np.sign(u) * np.sign(true)
         assert row.tau == pytest.approx(total / 6)
-        ours, true = (
+        u, true = (
             [round(sign * value[m, e], 12) for e in EXPLAINERS] for m, sign in ((row.metric, sign), ("recall", 1))
         )
-        if len(set(ours)) > 1 and len(set(true)) > 1:
-            assert row.rho == pytest.approx(stats.spearmanr(ours, true).statistic)
+        if len(set(u)) > 1 and len(set(true)) > 1:
+            assert row.rho == pytest.approx(stats.spearmanr(u, true).statistic)
         else:
             assert np.isnan(row.rho)
         assert row.explainers == 4 and (row.truth, row.agreement) == ("signed", "recall")
@@ -55,26 +55,26 @@ def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
 
 def test_an_explainer_without_usable_explanations_has_no_value_and_no_rank_but_a_reason():
     scores, order = build(1)
-    gone = scores[~((scores["explainer"] == "b") & (scores["metric"] != "coverage"))]
-    metrics = summarise(gone, order)
+    missing = scores[~((scores["explainer"] == "b") & (scores["metric"] != "coverage"))]
+    metrics = summarise(missing, order)
     row = metrics[(metrics["metric"] == "c") & (metrics["explainer"] == "b")].iloc[0]
     assert np.isnan(row["value"]) and np.isnan(row["rank"]) and row["note"] == "no usable explanation" and row["n"] == 0
     assert metrics[metrics["metric"] == "c"]["rank"].max() <= 3
-    correlations = conclude(gone, order, QUICK).correlations
+    correlations = conclude(missing, order, QUICK).correlations
     assert (correlations["explainers"] == 3).all()
     assert (correlations["note"].str.contains("without b")).all()
 
 
 def test_one_explainer_gives_metrics_and_a_reason_why_there_are_no_correlations():
     scores, order = build(2)
-    found = conclude(scores[scores["explainer"] == "a"], order[order["explainer"] == "a"], QUICK)
-    assert found.metrics["value"].notna().all()
-    correlations = found.correlations
+    result = conclude(scores[scores["explainer"] == "a"], order[order["explainer"] == "a"], QUICK)
+    assert result.metrics["value"].notna().all()
+    correlations = result.correlations
     assert correlations["tau"].isna().all()
     assert (correlations["note"] == "a ranking needs two explainers").all()
 
 
-def test_distances_that_are_all_zero_leave_no_ratio():
+def test_zero_distances_have_no_value():
     scores, order = build(3)
     scores.loc[scores["metric"] == "c", "denominator"] = 0.0
     metrics = summarise(scores, order)

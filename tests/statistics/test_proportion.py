@@ -14,12 +14,12 @@ def tail(share, of, counts):
 
 
 @given(st.integers(1, 40), st.data(), st.sampled_from([0.5, 0.9, 0.95]))
-def test_at_either_end_so_extreme_a_count_is_as_rare_as_it_should_be(of, data, confidence):
+def test_interval_ends_have_the_nominal_tail_probability(of, data, confidence):
     hits, rare = data.draw(st.integers(0, of)), (1 - confidence) / 2
     low, high = compute_proportion_interval(hits, of, confidence)
     assert low == 0 if hits == 0 else tail(low, of, range(hits, of + 1)) == pytest.approx(rare, rel=1e-6)
     assert high == 1 if hits == of else tail(high, of, range(hits + 1)) == pytest.approx(rare, rel=1e-6)
 
 
-def test_nothing_counted_is_no_share():
+def test_no_trials_have_no_interval():
     assert all(isnan(end) for end in compute_proportion_interval(0, 0, 0.95))

@@ -21,13 +21,13 @@ def test_stability_equals_a_loop_over_pairs_of_runs(seed, runs, explainers, bett
     stability = RankingStability.compute(values, better, pairs)
     for i, (first, second) in enumerate(combinations(range(runs), 2)):
         assert (pairs.first[i], pairs.second[i]) == (first, second)
-        both = [e for e in range(explainers) if not np.isnan(values[[first, second], e]).any()]
+        common = [e for e in range(explainers) if not np.isnan(values[[first, second], e]).any()]
         assert stability.has_both[i] == (not np.isnan(values[first]).all() and not np.isnan(values[second]).all())
-        if len(both) < 2:
+        if len(common) < 2:
             assert np.isnan(stability.tau[i])
             continue
-        a, b = values[first, both], values[second, both]
-        signs = [(sign(a[e] - a[f]), sign(b[e] - b[f])) for e, f in combinations(range(len(both)), 2)]
+        a, b = values[first, common], values[second, common]
+        signs = [(sign(a[e] - a[f]), sign(b[e] - b[f])) for e, f in combinations(range(len(common)), 2)]
         if all(x == y == 0 for x, y in signs):
             assert np.isnan(stability.tau[i])
         else:

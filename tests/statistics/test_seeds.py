@@ -38,16 +38,16 @@ def test_means_over_seeds_and_instances_have_the_spread_of_both(number):
     values = rng.normal(size=(seeds, columns))
     draws = [value + rng.normal(scale=0.7, size=(300, columns)) for value in values]
     draws[0] = np.empty((0, columns))  # one that was not resampled
-    drawn = resample_seed_means(values, draws, n_means, np.random.default_rng(1))
+    resampled = resample_seed_means(values, draws, n_means, np.random.default_rng(1))
     # by hand: a seed's mean and variance, of which one of five is drawn each time
     centre = np.array([d.mean(axis=0) if len(d) else v for d, v in zip(draws, values, strict=True)])
     inside = np.array([d.var(axis=0) if len(d) else np.zeros(columns) for d in draws])
     variance = (inside.mean(axis=0) + centre.var(axis=0)) / seeds
-    np.testing.assert_allclose(drawn.mean(axis=0), centre.mean(axis=0), atol=0.02)
-    np.testing.assert_allclose(drawn.var(axis=0), variance, rtol=0.05)
-    both = np.mean([np.cov(d.T, bias=True) if len(d) else np.zeros((columns, columns)) for d in draws], axis=0)
+    np.testing.assert_allclose(resampled.mean(axis=0), centre.mean(axis=0), atol=0.02)
+    np.testing.assert_allclose(resampled.var(axis=0), variance, rtol=0.05)
+    pair = np.mean([np.cov(d.T, bias=True) if len(d) else np.zeros((columns, columns)) for d in draws], axis=0)
     np.testing.assert_allclose(
-        np.cov(drawn.T), (both + np.cov(centre.T, bias=True)) / seeds, atol=0.05 * variance.max()
+        np.cov(resampled.T), (pair + np.cov(centre.T, bias=True)) / seeds, atol=0.05 * variance.max()
     )  # columns stay paired
 
 

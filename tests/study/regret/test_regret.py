@@ -15,7 +15,7 @@ from cfeval_cli.study.regret.regret import (
     summarise_regrets,
 )
 from tests.records import change_record, make_record
-from tests.statistics.tables import tau
+from tests.statistics.tables import compute_kendall_tau
 
 RULE = PreferredMetrics("a test", {"contribution": ["aopc", "comprehensiveness"], "change": ["validity_soft"]})
 ROWS = [("comprehensiveness", "del"), ("comprehensiveness", "marginal"), ("validity_soft", "probability"),
@@ -53,7 +53,9 @@ def compute_regrets_by_loop(choice, choices):
             for other in others:
                 scored = [e for e in range(4) if not np.isnan(other.values[r][e])]
                 if len(scored) >= 2:
-                    taus.append(tau([other.values[r][e] for e in scored], [other.truth[e] for e in scored]))
+                    taus.append(
+                        compute_kendall_tau([other.values[r][e] for e in scored], [other.truth[e] for e in scored])
+                    )
             means.append(sum(taus) / len(taus) if taus and ROWS[r][1] != "del" else -9)  # `del` is not identifiable
         return next(r for r in range(len(ROWS)) if means[r] >= max(means) - 1e-12)
 
