@@ -172,7 +172,7 @@ class FeatureSetBounds:
             lines += [(*objective.metric, truth, shares[truth], shares_informative[truth]) for truth in shares]
         return pd.DataFrame(lines, columns=TRUTH_COLUMNS)
 
-    def compute_places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
+    def compute_normalised(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
         """Return for each row of the summary where its value lies between the worst (0) and the best (1).
 
         Both are those of the instances on which the explainer has a score.

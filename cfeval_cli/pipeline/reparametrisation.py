@@ -41,7 +41,7 @@ from cfeval_cli.pipeline.search import Edits
 from cfeval_cli.pipeline.search_job import get_stream_name
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import divide_or_nan
-from cfeval_cli.statistics.invariance import TOGETHER, ReparametrisedValues
+from cfeval_cli.statistics.invariance import ALL_CHANGES, ReparametrisedValues
 from cfeval_cli.statistics.scores import MetricKey, Scores
 
 _MAX_INSTANCES = 500
@@ -97,7 +97,7 @@ def compute_reparametrised_scores(
     }
     if len(changes) > 1:
         start = values_by_change.get("constant", table.values)
-        values_by_change[TOGETHER] = recompute(changes, embeddings, start)
+        values_by_change[ALL_CHANGES] = recompute(changes, embeddings, start)
     return ReparametrisedValues(table.metrics, table.explainers, table.values, values_by_change, len(sample.positions))
 
 

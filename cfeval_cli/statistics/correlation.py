@@ -84,7 +84,7 @@ def list_families(resampled: ResampledValues, graded_truth: str) -> Iterator[Ran
         if resampled.roles[i] == "truth"
     ]
     judged = [i for i in ranked if resampled.roles[i] == "judged"]
-    is_graded = ~np.isnan(resampled.rungs)
+    is_graded = ~np.isnan(resampled.quality_levels)
     if not is_graded.all():
         yield RankedFamily(EXPLAINERS, np.flatnonzero(~is_graded), judged, truths)
     if is_graded.any():
@@ -235,7 +235,7 @@ def _iterate_ranks(
 def _find_ranked(resampled: ResampledValues, family: RankedFamily) -> Bools:
     """Return the explainers (J, T, E) that have a value of the metric and of the reference."""
     values = resampled.values[0][:, family.explainers]
-    known_order = resampled.rungs[family.explainers]
+    known_order = resampled.quality_levels[family.explainers]
     references = np.stack(
         [known_order if reference.metric is None else values[reference.metric] for reference in family.references]
     )
@@ -253,5 +253,5 @@ def _rank(
     references = [reference.metric for reference in family.references if reference.metric is not None]
     if references:
         return by_metrics, resampled.rank_explainers(references, explainers, resamples)
-    known_order = compute_ranks(resampled.rungs[explainers], "higher")
+    known_order = compute_ranks(resampled.quality_levels[explainers], "higher")
     return by_metrics, np.broadcast_to(known_order, (len(by_metrics), 1, len(known_order)))

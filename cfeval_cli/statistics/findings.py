@@ -14,8 +14,8 @@ from cfeval_cli.statistics.correlation import RankCorrelations, RankedFamily
 from cfeval_cli.statistics.invariance import (
     ReparametrisedValues,
     build_tau_ranges,
-    find_moved_taus,
-    find_moved_values,
+    mark_changed_taus,
+    mark_changed_values,
 )
 from cfeval_cli.statistics.metric_summary import summarise_scores
 from cfeval_cli.statistics.resampled_values import ResampledValues, insert_intervals
@@ -33,7 +33,7 @@ class ScoreBounds(Protocol):
         """Return bounds_truth.csv."""
         ...
 
-    def compute_places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
+    def compute_normalised(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
         """Return for each row of metrics.csv where its value lies between the worst (0) and the best (1)."""
         ...
 
@@ -74,7 +74,7 @@ def compute_findings(
     *,
     common: bool = False,
 ) -> Findings:
-    """Return values with intervals, their place between the bounds, and the agreement of each metric with the truth.
+    """Return values with intervals, normalised by their bounds, and the agreement of each metric with the truth.
 
     `summary` has the rows of metrics.csv without their values. Graded controls were made from the truth `graded_truth`.
     With `common` only the scores of common instances count; the values on all instances of an explainer stand beside.
@@ -99,8 +99,8 @@ def compute_findings(
 
     insert_intervals(metrics, all_values, bootstrap)
     if bounds is not None:
-        metrics.insert(list(metrics).index("rank"), "normalised", bounds.compute_places(counted, metrics))
-    metrics.insert(list(metrics).index("note"), "not_identifiable", find_moved_values(metrics, reparametrised))
+        metrics.insert(list(metrics).index("rank"), "normalised", bounds.compute_normalised(counted, metrics))
+    metrics.insert(list(metrics).index("note"), "not_identifiable", mark_changed_values(metrics, reparametrised))
     return Findings(
         metrics=metrics,
         correlations=_build_correlations(ranked, resampled, bootstrap, circular, ranges),
@@ -165,7 +165,7 @@ def _build_correlations(
     table = pd.DataFrame(rows, columns=correlation.COLUMNS)
     is_circular = correlation.find_circular_rows(table, circular.pairs)
     table.insert(list(table).index("note"), "circular", is_circular)
-    table.insert(list(table).index("note"), "not_identifiable", find_moved_taus(table, ranges))
+    table.insert(list(table).index("note"), "not_identifiable", mark_changed_taus(table, ranges))
     return table
 
 

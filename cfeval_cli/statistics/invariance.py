@@ -22,7 +22,7 @@ COLUMNS = [
     "reparametrisations", "instances",
 ]  # fmt: skip
 
-TOGETHER = "together"  # all changes at once; the others are each alone
+ALL_CHANGES = "together"  # all changes at once; the others are each alone
 _TOLERANCE = 1e-9  # parameters of another size round differently
 
 
@@ -41,12 +41,12 @@ class ReparametrisedValues:
         """The number of draws of each change."""
         return max((len(values) for values in self.changed.values()), default=0)
 
-    def find_moved(self) -> Bools:
-        """Return the values (R, E) that any change moves."""
-        is_moved = np.zeros(self.values.shape, dtype=bool)
+    def find_changed(self) -> Bools:
+        """Return the values (R, E) that any change alters."""
+        is_changed = np.zeros(self.values.shape, dtype=bool)
         for values in self.changed.values():
-            is_moved |= _differ(values, self.values).any(axis=0)
-        return is_moved
+            is_changed |= _differ(values, self.values).any(axis=0)
+        return is_changed
 
     def stack(self, resampled: ResampledValues) -> tuple[ResampledValues, dict[str, slice]]:
         """Return all values in the place of a run's resamples, and the positions of those of each change."""
@@ -64,23 +64,23 @@ class ReparametrisedValues:
 def tabulate_tau_ranges(
     reparametrised: ReparametrisedValues, resampled: ResampledValues, family: RankedFamily
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of invariance.csv: the range of τ, and over all explainers the changes that alone move it."""
+    """Yield rows of invariance.csv: the range of τ, and over all explainers the changes that suffice alone."""
     stacked, spans = reparametrised.stack(resampled)
     tau = compute_kendall_tau(stacked, family)
-    is_moved = {change: np.asarray(_differ(tau[span], tau[0]).any(axis=0)) for change, span in spans.items()}
+    is_changed = {change: np.asarray(_differ(tau[span], tau[0]).any(axis=0)) for change, span in spans.items()}
     lowest, highest = (np.asarray(extreme.reduce(tau, axis=0)) for extreme in (np.fmin, np.fmax))
     for j, metric in enumerate(family.judged):
         for t, reference in enumerate(family.references):
             if np.isnan(tau[0, j, t]):
                 continue
-            changes = [change for change, mask in is_moved.items() if mask[j, t]]
-            alone = [change for change in changes if change != TOGETHER]
-            moved_by = " ".join(alone or changes) if family.subset == ALL_EXPLAINERS else ""
+            changes = [change for change, mask in is_changed.items() if mask[j, t]]
+            alone = [change for change in changes if change != ALL_CHANGES]
+            changed_by = " ".join(alone or changes) if family.subset == ALL_EXPLAINERS else ""
             yield {
                 "metric": stacked.metrics[metric][0], "variant": stacked.metrics[metric][1], "truth": reference.name,
                 "agreement": reference.agreement, "subset": family.subset, "tau": tau[0, j, t],
                 "tau_lowest": lowest[j, t], "tau_highest": highest[j, t], "not_identifiable": bool(changes),
-                "changed_by": moved_by,
+                "changed_by": changed_by,
                 "reparametrisations": reparametrised.n_draws, "instances": reparametrised.n_instances,
             }  # fmt: skip
 
@@ -93,28 +93,30 @@ def build_tau_ranges(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def find_moved_values(metrics: pd.DataFrame, reparametrised: ReparametrisedValues | None) -> pd.Series:
-    """Return for each row of metrics.csv whether its value moves; None where that was not tried."""
-    moves: dict[tuple[MetricKey, str], bool] = {}
+def mark_changed_values(metrics: pd.DataFrame, reparametrised: ReparametrisedValues | None) -> pd.Series:
+    """Return for each row of metrics.csv whether its value is not identifiable; None where not computed."""
+    changed_by_key: dict[tuple[MetricKey, str], bool] = {}
     if reparametrised is not None:
-        is_moved, is_present = reparametrised.find_moved(), ~np.isnan(reparametrised.values)
-        moves = {
-            (reparametrised.metrics[i], reparametrised.explainers[j]): bool(is_moved[i, j])
+        is_changed, is_present = reparametrised.find_changed(), ~np.isnan(reparametrised.values)
+        changed_by_key = {
+            (reparametrised.metrics[i], reparametrised.explainers[j]): bool(is_changed[i, j])
             for i, j in zip(*np.nonzero(is_present), strict=True)
         }
     pairs = zip(metrics["metric"], metrics["variant"], strict=True)
     keys = zip(pairs, metrics["explainer"], strict=True)
-    return pd.Series([moves.get(key) for key in keys], index=metrics.index, dtype=object)
+    return pd.Series([changed_by_key.get(key) for key in keys], index=metrics.index, dtype=object)
 
 
-def find_moved_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
-    """Return for each row of correlations.csv whether its τ moves; None where that was not tried."""
+def mark_changed_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
+    """Return for each row of correlations.csv whether its τ is not identifiable; None where not computed."""
     keys = ["metric", "variant", "truth", "agreement", "subset"]
-    moves: dict[Any, bool] = {}
+    changed_by_key: dict[Any, bool] = {}
     if ranges is not None:
-        moves = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["not_identifiable"], strict=True))
+        changed_by_key = dict(
+            zip(ranges[keys].itertuples(index=False, name=None), ranges["not_identifiable"], strict=True)
+        )
     rows = correlations[keys].itertuples(index=False, name=None)
-    return pd.Series([moves.get(row) for row in rows], index=correlations.index, dtype=object)
+    return pd.Series([changed_by_key.get(row) for row in rows], index=correlations.index, dtype=object)
 
 
 def _differ(values: Floats, original: Floats) -> Bools:

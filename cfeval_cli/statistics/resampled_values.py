@@ -24,7 +24,7 @@ class ResampledValues:
     roles: list[str]  # of each metric: judged, truth or fact
     notes: list[set[str]]  # of each metric, why it lacks values
     explainers: list[str]
-    rungs: Floats  # (E,) NaN for an explainer that is no graded control
+    quality_levels: Floats  # (E,) NaN for an explainer that is no graded control
     controls: Bools  # (E,) explainers that select features by chance or by the truth itself
     values: Floats  # (1 + B, R, E): the values, then those of every resample
     n_instances: Ints  # (R, E)
@@ -50,7 +50,7 @@ class ResampledValues:
             roles=by_metric["role"].first().tolist(),
             notes=[notes - {""} for notes in by_metric["note"].agg(set)],
             explainers=explainers,
-            rungs=by_explainer["quality_level"].first().reindex(explainers).to_numpy(float),
+            quality_levels=by_explainer["quality_level"].first().reindex(explainers).to_numpy(float),
             controls=by_explainer["control"].first().reindex(explainers).to_numpy(bool),
             values=np.concatenate([observed[None], np.where(np.isnan(observed), np.nan, resampled)]),
             n_instances=n.to_numpy(int),

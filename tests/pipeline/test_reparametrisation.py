@@ -21,7 +21,7 @@ from cfeval_cli.results.read import read_results
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import compute_findings
-from cfeval_cli.statistics.invariance import TOGETHER
+from cfeval_cli.statistics.invariance import ALL_CHANGES
 from cfeval_cli.statistics.scores import Scores
 from tests.conftest import FEW_METRICS, drop_overridden
 from tests.inside import make_plan
@@ -120,7 +120,7 @@ def test_values_and_ranges_are_those_of_runs_with_other_parameters(dataset, dim,
     run = score_run(dataset, draw_linear(dataset, 7, dim), *settings)
     result = run.reparametrise()
     changes = run.context.model.list_changes(padded=dataset.padded)
-    assert set(result.changed) == ({TOGETHER, *changes} if len(changes) > 1 else set(changes))
+    assert set(result.changed) == ({ALL_CHANGES, *changes} if len(changes) > 1 else set(changes))
     assert result.n_instances == len(dataset.test)
     base = compute_values(run)
     for (i, row), (j, name) in ((a, b) for a in enumerate(result.metrics) for b in enumerate(result.explainers)):
@@ -130,7 +130,7 @@ def test_values_and_ranges_are_those_of_runs_with_other_parameters(dataset, dim,
     better = run.summary.drop_duplicates(["metric", "variant"]).set_index(["metric", "variant"])["better"].to_dict()
     for name, tables in result.changed.items():
         for number, values in enumerate(tables):
-            expected = compute_values(rerun(run, changes if name == TOGETHER else [name], number))
+            expected = compute_values(rerun(run, changes if name == ALL_CHANGES else [name], number))
             for i, row in enumerate(result.metrics):
                 if row[0] == "converged":  # a fact about the search, which is not repeated
                     continue
@@ -162,7 +162,7 @@ def find_movers(result):
     has_moved = {
         name: ~np.isclose(values, result.values, rtol=1e-9, atol=1e-9, equal_nan=True)
         for name, values in result.changed.items()
-        if name != TOGETHER
+        if name != ALL_CHANGES
     }
     return {row: {name for name, mask in has_moved.items() if mask[:, i].any()} for i, row in enumerate(result.metrics)}
 
@@ -287,7 +287,7 @@ def test_explainers_that_select_no_feature_have_no_values():
     empty_run = score_explanations(run.context, empty)
     result = empty_run.reparametrise()
     assert all(np.isnan(result.values[i]).all() for i, row in enumerate(result.metrics) if row[0] != "coverage")
-    assert not result.find_moved().any() and empty_run.conclude(result).invariance.empty
+    assert not result.find_changed().any() and empty_run.conclude(result).invariance.empty
     one = score_explanations(run.context, {**empty, "omission": run.explanations["omission"]})
     moves = one.conclude(one.reparametrise()).metrics.set_index(["metric", "variant", "explainer"])["not_identifiable"]
     assert moves["c", "probability", "omission"] is True and moves["c", "probability", "lr"] is None

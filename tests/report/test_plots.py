@@ -29,9 +29,9 @@ COSTS = pd.DataFrame(
 )
 
 
-def draw_run(rungs=False):
+def draw_run(graded=False):
     scores, order = build(4, n=30, controls=("d",))
-    if rungs:
+    if graded:
         order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
     findings = compute_findings(Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
     return findings, plots.draw_plots(findings, COSTS, RUN)
@@ -98,7 +98,7 @@ def test_correlations_show_tau_its_interval_and_p(drawing):
 
 
 def test_graded_controls_are_not_drawn_as_explainers():
-    assert list(draw_run(rungs=True)[1]) == ["correlations"]
+    assert list(draw_run(graded=True)[1]) == ["correlations"]
 
 
 def test_costs_are_per_instance(drawing):

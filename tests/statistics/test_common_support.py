@@ -16,12 +16,12 @@ from tests.statistics.tables import EXPLAINERS, build
 QUICK = Bootstrap(0, resamples=20, confidence=0.8, min_instances=1)
 
 
-def build_incomplete(seed, n=12, rungs=(), missing_share=0.3):
+def build_incomplete(seed, n=12, graded=(), missing_share=0.3):
     """Return scores of which some are missing; one explainer may have none, and one only denominators of zero."""
     rng = np.random.default_rng(seed)
     scores, order = build(seed, n=n)
     order["quality_level"] = (
-        order["explainer"].map(dict(zip(rungs, np.linspace(1, 0, len(rungs)), strict=True))).astype(float)
+        order["explainer"].map(dict(zip(graded, np.linspace(1, 0, len(graded)), strict=True))).astype(float)
     )
     missing = {(name, i) for name in EXPLAINERS for i in range(n) if rng.random() < missing_share * rng.random() * 2}
     if rng.random() < 0.3:
@@ -41,24 +41,24 @@ def mark_common(scores, order):
 
 def find_common_by_hand(scores, order):
     """Return metric, explainer and instance of the common scores, by sets."""
-    rungs = set(order[order["quality_level"].notna()]["explainer"])
+    graded = set(order[order["quality_level"].notna()]["explainer"])
     counted = set()
     for metric, counted_scores in scores.groupby("metric"):
         covered = {
             name: set(part["instance"])
             for name, part in counted_scores.groupby("explainer")
-            if name not in rungs and part["denominator"].sum() != 0
+            if name not in graded and part["denominator"].sum() != 0
         }
         shared = set.intersection(*covered.values()) if covered else set(counted_scores["instance"])
         for row in counted_scores.itertuples():
-            if row.explainer in rungs or row.instance in shared:
+            if row.explainer in graded or row.instance in shared:
                 counted.add((metric, row.explainer, row.instance))
     return counted
 
 
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",), ("a", "c")]))
-def test_common_instances_are_the_intersection_of_covered_instances(seed, rungs):
-    scores, order = build_incomplete(seed, rungs=rungs)
+def test_common_instances_are_the_intersection_of_covered_instances(seed, graded):
+    scores, order = build_incomplete(seed, graded=graded)
     result = mark_common(scores, order).to_frame()
     assert len(result) == len(scores)
     keys = zip(result["metric"], result["explainer"], result["instance"], strict=True)
@@ -68,8 +68,8 @@ def test_common_instances_are_the_intersection_of_covered_instances(seed, rungs)
 
 
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",)]))
-def test_values_use_common_instances_and_own_values_use_all(seed, rungs):
-    scores, order = build_incomplete(seed, rungs=rungs)
+def test_values_use_common_instances_and_own_values_use_all(seed, graded):
+    scores, order = build_incomplete(seed, graded=graded)
     counted = find_common_by_hand(scores, order)
     result = compute_findings(mark_common(scores, order), order, QUICK, "signed", common=True).metrics
     rows = list(scores.itertuples())

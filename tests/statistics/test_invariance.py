@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cfeval_cli.statistics import correlation, invariance
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.correlation import list_families
-from cfeval_cli.statistics.invariance import TOGETHER, ReparametrisedValues
+from cfeval_cli.statistics.invariance import ALL_CHANGES, ReparametrisedValues
 from cfeval_cli.statistics.resampled_values import ResampledValues
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
@@ -30,7 +30,7 @@ def make_reparametrised(seed, draws=4, gaps=False):
     if gaps:
         values[rng.integers(len(ROWS)), rng.integers(len(EXPLAINERS))] = np.nan
     changed = {}
-    for name in (TOGETHER, "constant", "scale"):
+    for name in (ALL_CHANGES, "constant", "scale"):
         changed[name] = np.repeat(values[None], draws, axis=0)
         mask = rng.random(changed[name].shape) < 0.1
         changed[name] += mask * rng.integers(-2, 3, mask.shape)
@@ -74,7 +74,7 @@ def test_ranges_equal_those_over_all_draws(seed, gaps):
         assert line["tau_highest"] == pytest.approx(max(all_taus))
         movers = [name for name, mask in taus.items() if any(abs(tau - real) > 1e-9 for tau in mask)]
         assert line["not_identifiable"] == bool(movers)
-        assert line["changed_by"] == " ".join([name for name in movers if name != TOGETHER] or movers)
+        assert line["changed_by"] == " ".join([name for name in movers if name != ALL_CHANGES] or movers)
         assert (line["reparametrisations"], line["instances"]) == (4, 7)
 
 
@@ -97,7 +97,7 @@ def test_changed_values_and_taus_are_marked_and_rounding_is_ignored():
     scores, order = build(1)
     values = make_reparametrised(1).values
     values[0] = [1, 2, 3, 4]
-    changed = {name: np.repeat(values[None], 2, axis=0) for name in (TOGETHER, "scale")}
+    changed = {name: np.repeat(values[None], 2, axis=0) for name in (ALL_CHANGES, "scale")}
     changed["scale"][1, 0] = [2, 1, 3, 4]  # C of a and b
     changed["scale"][0, 1] *= 1 + 1e-13
     changes = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 3)
@@ -129,11 +129,11 @@ def test_without_reparametrisations_nothing_is_marked():
 
 def test_graded_controls_are_judged_by_their_known_order():
     resampled = compute_values()
-    rungs = ResampledValues(**{**vars(resampled), "rungs": np.array([0.0, 0.3, 0.6, 1.0])})
+    graded = ResampledValues(**{**vars(resampled), "quality_levels": np.array([0.0, 0.3, 0.6, 1.0])})
     values = np.array([[1.0, 2, 3, 4], [1, 2, 3, 4], [4, 3, 2, 1]])
     changed = {"scale": np.stack([values, values[:, [1, 0, 2, 3]]])}
     changes = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 5)
-    table = invariance.build_tau_ranges(changes, rungs, list(list_families(rungs, "signed"))).set_index("metric")
+    table = invariance.build_tau_ranges(changes, graded, list(list_families(graded, "signed"))).set_index("metric")
     assert set(table["agreement"]) == {"order"} and set(table["changed_by"]) == {"scale"}
     assert table.loc["c", ["tau", "tau_lowest", "tau_highest"]].tolist() == pytest.approx([1, 2 / 3, 1])
     assert table.loc["sufficiency", ["tau", "tau_lowest", "tau_highest"]].tolist() == pytest.approx([-1, -1, -2 / 3])
