@@ -27,9 +27,9 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.errors import UserError, check_float, check_int, import_extra
 from cfeval_cli.model.blind import Blind, check_blind, choose_read_features, keep_features, make_mask
+from cfeval_cli.model.embedding import compute_softmax
 from cfeval_cli.model.encoding import TableEncoder, make_table_encoder
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.model.mlp import compute_softmax
 from cfeval_cli.seeding import draw_seed, make_stream
 
 log = logging.getLogger("cfeval")

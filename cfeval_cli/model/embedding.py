@@ -226,3 +226,9 @@ def extend_tables(tables: Sequence[Floats], dataset: Dataset, reads: Ints, seed:
     for position, j in enumerate(reads.tolist()):
         extended[j] = tables[position]
     return tuple(extended)
+
+
+def compute_softmax(logits: Floats) -> Floats:
+    """Return the probabilities (n, C) of logits (n, C)."""
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))

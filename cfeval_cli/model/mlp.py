@@ -47,7 +47,7 @@ class MlpModel(Probabilistic, embedding.EmbeddingTables, HasGradient, HasReadFea
             values = np.matmul(values, weights) + biases
             if i < len(self.layers) - 1:
                 values = np.maximum(values, 0.0)
-        return compute_softmax(values.reshape(n_blocks * _BLOCK_ROWS, values.shape[2])[: len(codes)])
+        return embedding.compute_softmax(values.reshape(n_blocks * _BLOCK_ROWS, values.shape[2])[: len(codes)])
 
     def predict_proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the probabilities (n, C) of embeddings (n, M, d), differentiable."""
@@ -137,9 +137,3 @@ def _compute_logits(vectors: torch.Tensor, layers: Sequence[tuple[torch.Tensor, 
         values = (values @ weights + biases).clamp(min=0)
     weights, biases = layers[-1]
     return values @ weights + biases
-
-
-def compute_softmax(logits: Floats) -> Floats:
-    """Return the probabilities (n, C) of logits (n, C)."""
-    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
