@@ -98,12 +98,6 @@ class RunFolder:
                     f"{self.path / name} was not written by a run, and would be overwritten. Choose another folder."
                 )
 
-    @property
-    def complete_inputs(self) -> str | None:
-        """The inputs of the complete run in this folder; None if there is none, or a file of it was changed."""
-        record = self._read_complete_record()
-        return None if record is None else record.inputs
-
     def _read_complete_record(self) -> RunRecord | None:
         try:
             record = read_verified_record(self.path)

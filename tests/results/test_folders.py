@@ -26,7 +26,7 @@ def test_results_equal_the_written_files(toy, make_run):
     written = pd.read_csv(folder / "metrics.csv")
     assert found.findings.metrics["value"].to_numpy() == pytest.approx(written["value"].to_numpy(), nan_ok=True)
     assert set(written["role"]) == {"judged", "truth", "fact"}
-    assert RunFolder(folder, []).complete_inputs == record.inputs
+    assert RunFolder(folder, []).has_results_of(record.inputs)
 
 
 def test_instances_have_predictions_and_truths(toy, make_run):
@@ -49,10 +49,11 @@ def test_instances_have_predictions_and_truths(toy, make_run):
 def test_changed_or_missing_file_is_named(toy, make_run):
     for change in (lambda path: path.write_text("changed"), lambda path: path.unlink()):
         folder = make_run(toy, *SOME, copy=True)
+        inputs = checked.read_record(folder).inputs
         change(folder / "metrics.csv")
         with pytest.raises(UserError, match=r"metrics\.csv is (missing|not as the run left it)"):
             checked.read_verified_record(folder)
-        assert RunFolder(folder, []).complete_inputs is None  # it is computed again
+        assert not RunFolder(folder, []).has_results_of(inputs)  # it is computed again
 
 
 @pytest.mark.parametrize(
