@@ -1,1 +1,1 @@
-"""What people read: tables made from the stored results."""
+"""Tables, plots, texts and pages, built from stored results."""

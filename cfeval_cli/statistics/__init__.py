@@ -1,1 +1,1 @@
-"""From scores per instance to averages, ranks and correlations, and how sure they are (docs/statistics.md)."""
+"""Statistics of the scores: values, ranks, correlations, and their intervals and tests (docs/statistics.md)."""

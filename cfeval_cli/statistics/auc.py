@@ -1,4 +1,4 @@
-"""How well probabilities separate the classes, whatever the shares of the classes."""
+"""The area under the ROC curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How precisely a proportion was estimated."""
+"""Exact confidence intervals of proportions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The report of a run or of a sweep: one HTML file, made from folders alone."""
+"""Reports as single HTML files, built from the files of run folders."""
