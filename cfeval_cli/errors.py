@@ -63,11 +63,11 @@ def describe_error(error: BaseException) -> str:
 def locate_error(error: BaseException) -> str:
     """Return file and line of an error, the last ones outside libraries; empty if it was not raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_of_library(frame.filename)] or frames
+    own = [frame for frame in frames if not _is_library_file(frame.filename)] or frames
     return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
 
-def _is_of_library(file: str) -> bool:
+def _is_library_file(file: str) -> bool:
     installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
     return bool(installed) or file.startswith((_STANDARD_LIBRARY, "<frozen"))
 

@@ -38,7 +38,7 @@ class Feature:
     values: tuple[str, ...]
     is_ordered: bool = False  # whether the values stand in an order, as bins of numbers do
     kind: Kind = "category"
-    numbers: NDArray[Any] | None = field(default=None, compare=False, repr=False)  # what the codes of a number mean
+    numbers: NDArray[Any] | None = field(default=None, compare=False, repr=False)  # the number of each code
     missing_code: int | None = None  # the code of a missing value, the last one; None if no value is missing
     allowed_change: AllowedChange = "any"  # the direction in which a search may change the value
 
@@ -54,8 +54,8 @@ class Feature:
         same = own == new
         if self.allowed_change == "none":
             return np.asarray(same)
-        there = (own != self.missing_code) & (new != self.missing_code)
-        return np.asarray(same | (there & ((new > own) if self.allowed_change == "up" else (new < own))))
+        is_present = (own != self.missing_code) & (new != self.missing_code)
+        return np.asarray(same | (is_present & ((new > own) if self.allowed_change == "up" else (new < own))))
 
     @cached_property
     def decoded_values(self) -> NDArray[Any]:
@@ -109,7 +109,7 @@ class Spellings:
     vocabulary: Codes  # (S,) code of the same word in the vocabulary, or of the mask
     before: Codes  # (S,) index of the separator before the word; 0 is the default: a space, or nothing at an end
     after: Codes  # (S,) index of the separator after the word
-    rest: Codes  # (S,) index of what follows the last word used of the text; 0: `after` of that word says it
+    rest: Codes  # (S,) index of what follows the last word used of the text; 0: as in `after`
     separators: tuple[str, ...]  # the default first
 
     @cached_property
@@ -149,7 +149,7 @@ class Dataset:
     test: Split
     frequencies: tuple[Floats, ...]  # for each feature, the training share of each value
     candidates: tuple[Codes, ...]  # for each feature, the values that a search may try, ascending
-    mask_code: int | None = None  # the code that stands for "mask", where there is one
+    mask_code: int | None = None  # of the mask token, if there is one
     pretrained: Floats | None = None  # embeddings (V, d) to start from, shared by all features
     spellings: Spellings | None = None  # original words of texts, for models that read strings
     origin: Mapping[str, Any] = field(default_factory=dict)  # file, source, sha256, rows
@@ -194,11 +194,11 @@ class Dataset:
         first, last = np.zeros(len(own), dtype=np.int64), np.full(len(own), len(candidates))
         if about.allowed_change == "any":
             return first, last
-        known = len(candidates) - (about.missing_code is not None and about.missing_code in candidates)
+        n_present = len(candidates) - (about.missing_code is not None and about.missing_code in candidates)
         if about.allowed_change == "up":
-            first, last = np.searchsorted(candidates[:known], own, side="right"), np.full(len(own), known)
+            first, last = np.searchsorted(candidates[:n_present], own, side="right"), np.full(len(own), n_present)
         elif about.allowed_change == "down":
-            last = np.searchsorted(candidates[:known], own, side="left")
+            last = np.searchsorted(candidates[:n_present], own, side="left")
         stays = (own == about.missing_code) | (about.allowed_change == "none")
         return np.where(stays, 0, first), np.where(stays, 0, last)
 
@@ -215,8 +215,8 @@ class Dataset:
     def decode(self, codes: Codes) -> pd.DataFrame | list[str]:
         """Return rows as the input of a user's model: a table as in the file, or sentences.
 
-        Whole numbers are integers, in columns that have them in every row; other numbers floats; categories texts; what
-        is missing is NaN.
+        Columns with whole numbers in every row have integers, other numeric columns floats, categories texts. Missing
+        values are NaN.
         """
         if self.kind == "text":
             words = self.features[0].decoded_values
@@ -227,7 +227,7 @@ class Dataset:
 
         pairs = list(zip(self.features, codes.T, strict=True))
         if len({f.decoded_values.dtype for f in self.features}) == 1 and self.features[0].numbers is not None:
-            # of one type: one array is many times faster to wrap than a column each
+            # With columns of one type, a single array is many times faster.
             return pd.DataFrame(np.stack([f.decoded_values[own] for f, own in pairs], axis=1), columns=self._names)
         columns = dict(enumerate(feature.decoded_array.take(own) for feature, own in pairs))
         return pd.DataFrame(columns).set_axis(self._names, axis=1)
@@ -332,13 +332,19 @@ class Located(Protocol):
     """A data file and its source."""
 
     @property
-    def path(self) -> Path: ...  # noqa: D102
+    def path(self) -> Path:
+        """The path of the file."""
+        ...
 
     @property
-    def source(self) -> str: ...  # noqa: D102
+    def source(self) -> str:
+        """The address or folder that the file comes from."""
+        ...
 
     @property
-    def sha256(self) -> str: ...  # noqa: D102
+    def sha256(self) -> str:
+        """The SHA-256 of the file."""
+        ...
 
 
 class Loadable(Protocol):

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and text in them that no program takes for an order."""
+"""Atomic writes, folder locks, refusal of symbolic links, and CSV that is safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cfeval")
 
-_BLOCK = 1 << 20
-_PART = ".part"
+_BLOCK_BYTES = 1 << 20
+_PARTIAL_SUFFIX = ".part"
 
 
 def refuse_linked_path(path: Path) -> None:
@@ -31,15 +31,15 @@ def refuse_linked_path(path: Path) -> None:
     The working directory may be someone else's. An absolute path to another place is the user's own choice.
     """
     try:
-        here = Path.cwd()
+        current = Path.cwd()
     except FileNotFoundError:
         return  # nothing is below a folder that was removed
     absolute = path.absolute()
-    for place in (*reversed(absolute.parents), absolute):
-        if here in place.parents and place.is_symlink():
+    for parent in (*reversed(absolute.parents), absolute):
+        if current in parent.parents and parent.is_symlink():
             raise UserError(
-                f"{place} is a symbolic link. cfeval does not write through links in the current folder: remove it, "
-                f"or name the folder that it leads to, {place.resolve()}."
+                f"{parent} is a symbolic link. cfeval does not write through links in the current folder: remove it, "
+                f"or name the folder that it leads to, {parent.resolve()}."
             )
 
 
@@ -52,9 +52,9 @@ def make_folder(folder: Path) -> None:
 def refuse_links(folder: Path) -> None:
     """Raise UserError if a folder is, or contains at any depth, a symbolic link: files elsewhere could be changed."""
     refuse_linked_path(folder)
-    for place, folders, files in os.walk(folder):  # does not follow links
+    for parent, folders, files in os.walk(folder):  # does not follow links
         for name in (*folders, *files):
-            _refuse_link(Path(place) / name)
+            _refuse_link(Path(parent) / name)
 
 
 def make_subfolder(folder: Path, name: str) -> Path:
@@ -85,21 +85,21 @@ def restore_working_directory() -> Iterator[None]:
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place when all has been written; a link there is replaced."""
+    """Yield a temporary file beside `path` that replaces it at the end; a link at `path` is replaced too."""
     refuse_linked_path(path.parent)
     partial = None
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=_PART)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=_PARTIAL_SUFFIX)
         os.close(handle)
         partial = Path(name)
         yield partial
         mask = os.umask(0)
         os.umask(mask)
-        partial.chmod(0o666 & ~mask)  # mkstemp lets nobody else read, which a shared folder is for
+        partial.chmod(0o666 & ~mask)  # mkstemp denies access to other users, who may share the folder
         partial.replace(path)
     except OSError as error:
-        if error.filename is None or str(error.filename).endswith(_PART):
-            error.filename = str(path)  # not the temporary name, which nobody knows
+        if error.filename is None or str(error.filename).endswith(_PARTIAL_SUFFIX):
+            error.filename = str(path)  # not the temporary name
         raise
     finally:
         if partial is not None:
@@ -107,32 +107,32 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 
 def remove_partial_files(folder: Path, names: Container[str] | None = None) -> None:
-    """Remove what killed processes left of files that were not whole yet; only for who holds the folder's lock."""
-    for path in (*folder.glob(f".*{_PART}"), *folder.glob(f"*/.*{_PART}")):
-        match = re.fullmatch(rf"\.(.+)-[a-z0-9_]{{8}}\{_PART}", path.name)
+    """Remove the temporary files of killed processes; the caller must hold the lock of the folder."""
+    for path in (*folder.glob(f".*{_PARTIAL_SUFFIX}"), *folder.glob(f"*/.*{_PARTIAL_SUFFIX}")):
+        match = re.fullmatch(rf"\.(.+)-[a-z0-9_]{{8}}\{_PARTIAL_SUFFIX}", path.name)
         if match and (names is None or match[1] in names):
             path.unlink(missing_ok=True)
 
 
 @contextmanager
 def lock_folder(folder: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold a folder against other processes, as long as one lives; tells whether that succeeded.
+    """Lock a folder against other processes; yield whether the lock was acquired.
 
-    The folder itself is locked, so that no file is left behind. Where locks are not known, all is open.
+    The folder itself is locked, so that no lock file remains. File systems without locks always succeed.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = True
+            is_locked = True
         except BlockingIOError:
-            held = wait
+            is_locked = wait
             if wait:
                 log.info("waiting for another process that works on %s", folder)
                 fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError:
-            held = True
-        yield held
+            is_locked = True
+        yield is_locked
     finally:
         os.close(handle)
 
@@ -141,7 +141,7 @@ def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file."""
     digest = sha256()
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
+        while block := stream.read(_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
 

@@ -20,84 +20,90 @@ import numpy as np
 from cfeval_cli.core.data import Dataset
 from cfeval_cli.core.model import Fingerprinted, HasArrays, Model
 
-# What most numbers go through, whether or not a component imports it itself.
-_ALWAYS = ("numpy", "scipy", "sklearn", "torch")
-_LONGEST = 4096  # characters of a path
-_FILES = 1000  # of a folder that a setting names
-# where it is not named as it is imported; to look for it would take half a second
-_DISTRIBUTION = {"sklearn": "scikit-learn", "anchor": "anchor-exp", "hydra": "hydra-core", "yaml": "PyYAML"}
+# Packages that most results depend on, whether or not a component imports them itself.
+_BASE_PACKAGES = ("numpy", "scipy", "sklearn", "torch")
+_MAX_PATH_CHARACTERS = 4096  # characters of a path
+_MAX_FOLDER_FILES = 1000  # of a folder that a setting names
+# Distributions with another name than the import; searching for them would take half a second.
+_DISTRIBUTION_NAMES = {"sklearn": "scikit-learn", "anchor": "anchor-exp", "hydra": "hydra-core", "yaml": "PyYAML"}
 # Modules that compute from their arguments alone, unless one of the names below is used. Any other may load something.
-_COMPUTING = {
+_PURE_MODULES = {
     "__future__", "abc", "array", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime",
     "decimal", "difflib", "enum", "fractions", "functools", "heapq", "html", "itertools", "json", "logging", "math",
     "numbers", "operator", "random", "re", "statistics", "string", "textwrap", "types", "typing", "typing_extensions",
     "unicodedata", "warnings", "numpy", "pandas", "scipy", "sklearn",
 }  # fmt: skip
 # Names by which a file can use what its source and its imports do not contain.
-_READS = re.compile(
+_READING_NAMES = re.compile(
     r"(__(builtins|file|import|loader|path|spec)__|io|os|sys|now|today|utcnow|input|open|open_\w*|\w*memmap|from(file|regex)"
     r"|\w+from(txt|csv)|mmread|DataSource|HDFStore|ExcelFile|(un)?load\w*|read\w*|fetch\w*)$"
 )
-_RUNS_TEXT = ("exec", "eval")  # as builtins; methods of these names, such as those of torch and pandas, are harmless
+_EXECUTING_NAMES = (
+    "exec",
+    "eval",
+)  # builtins; methods of these names, as in torch and pandas, are harmless
 
 
 def hash_component(component: Any, *, hash_folders: bool = True) -> str | None:
     """Return a hash of everything that the results of a component depend on; None if something is unknown.
 
     A file that a setting names counts by its content. A class that is neither cfeval's nor of an installed package may
-    read anything, and must say so itself: by `fingerprint()`. With `hash_folders=False` a folder counts by its name.
+    read anything, and must declare it by `fingerprint()`. With `hash_folders=False` a folder counts by its name.
     """
     try:
-        return _hash(json.dumps(_described(component, hash_folders), sort_keys=True))
-    except Exception:  # whatever a user's own class may do: what cannot be described is not found again
+        return _hash(json.dumps(_describe(component, hash_folders), sort_keys=True))
+    except Exception:  # A user's class may raise anything; without a description, its results are not cached.
         return None
 
 
-def _described(value: Any, hash_folders: bool) -> Any:
+def _describe(value: Any, hash_folders: bool) -> Any:
     """Return plain values; for components, their code and settings."""
     if isinstance(value, bool | int | float | None):
         return value
     if isinstance(value, str | Path):
-        return _with_content(str(value), hash_folders)
+        return _describe_text(str(value), hash_folders)
     if isinstance(value, Mapping):
-        return {"map": [[_described(one, hash_folders) for one in pair] for pair in value.items()]}
+        return {"map": [[_describe(part, hash_folders) for part in pair] for pair in value.items()]}
     if isinstance(value, list | tuple):
-        return [_described(item, hash_folders) for item in value]
+        return [_describe(item, hash_folders) for item in value]
     if callable(value) or type(value).__module__ in ("builtins", "numpy"):
         raise TypeError(f"{value!r} is not a plain value")
-    description = {"code": hash_code(value.__class__), "holds": _described(vars(value), hash_folders)}
+    description = {"code": hash_code(value.__class__), "fields": _describe(vars(value), hash_folders)}
     if isinstance(value, Fingerprinted):
         fingerprint = value.fingerprint()
         if fingerprint is None:
-            raise TypeError(f"{type(value).__name__} does not know what its results depend on")
+            raise TypeError(f"{type(value).__name__} returned no fingerprint: its dependencies are unknown")
         return description | {"fingerprint": str(fingerprint)}
-    if _is_users(value.__class__):
-        raise TypeError(f"{type(value).__name__} does not say what its results depend on")
+    if _is_user_class(value.__class__):
+        raise TypeError(f"{type(value).__name__} does not declare its dependencies: derive it from Fingerprinted")
     return description
 
 
-def _with_content(text: str, hash_folders: bool) -> Any:
+def _describe_text(text: str, hash_folders: bool) -> Any:
     """Return a text, with the content of the file or folder that it names."""
     path = Path(text)
     try:
-        if not text or len(text) > _LONGEST or not path.exists():
+        if not text or len(text) > _MAX_PATH_CHARACTERS or not path.exists():
             return text
         if path.is_file():
-            return {"path": text, "sha256": _digest(path, _stamp(path))}
+            return {"path": text, "sha256": _hash_content(path, _get_stamp(path))}
         if not hash_folders:
             return text
-        files = sorted(one for one in path.rglob("*") if one.is_file())[: _FILES + 1]
-    except (OSError, ValueError):  # no name of a file at all
+        files = sorted(file for file in path.rglob("*") if file.is_file())[: _MAX_FOLDER_FILES + 1]
+    except (OSError, ValueError):  # not a file name
         return text
-    if len(files) > _FILES:
-        raise TypeError(f"{text} has more files than can be compared")
-    return {"path": text, "files": [[str(one.relative_to(path)), _digest(one, _stamp(one))] for one in files]}
+    if len(files) > _MAX_FOLDER_FILES:
+        raise TypeError(f"{text} has more than {_MAX_FOLDER_FILES:,} files")
+    return {
+        "path": text,
+        "files": [[str(file.relative_to(path)), _hash_content(file, _get_stamp(file))] for file in files],
+    }
 
 
-def _is_users(kind: type) -> bool:
+def _is_user_class(kind: type) -> bool:
     """Return whether a class belongs to the user, not to cfeval or an installed package."""
     path = find_source(kind.__module__)
-    return kind.__module__.partition(".")[0] != "cfeval_cli" and (path is None or not _installed(path))
+    return kind.__module__.partition(".")[0] != "cfeval_cli" and (path is None or not _is_installed(path))
 
 
 def hash_work(code: type, *parts: Any) -> str | None:
@@ -125,42 +131,42 @@ def hash_data_and_model(dataset: Dataset, model: Model) -> str | None:
 @cache
 def hash_code(kind: Any) -> str:
     """Return a hash of the source of a class and its imports; installed packages count by version."""
-    return _hash(kind.__qualname__, *_import_closure([kind.__module__, *(b.__module__ for b in kind.__mro__)])[1])
+    return _hash(kind.__qualname__, *_list_import_closure([kind.__module__, *(b.__module__ for b in kind.__mro__)])[1])
 
 
 def hash_file_code(file: Path, depends: Sequence[str] = ()) -> str:
-    """Hash a Python file with the modules that it imports, from its folder or from one that `depends` names too."""
-    modules, folders = _imports_of_file(file, depends)
-    return _hash(_digest(file, _stamp(file)), *_import_closure(modules, folders)[1])
+    """Return a hash of a Python file with the modules that it imports, from its folder or from those in `depends`."""
+    modules, folders = _list_file_imports(file, depends)
+    return _hash(_hash_content(file, _get_stamp(file)), *_list_import_closure(modules, folders)[1])
 
 
 def find_unknown_dependency(file: Path, depends: Sequence[str] = ()) -> str | None:
     """Return where a Python file, or a module that it imports, may use what is not hashed; None if nowhere.
 
-    What it reads counts as known if `depends` names any file or folder. A module that is not found is never known.
+    Files that it reads are known if `depends` names any file or folder. A module that is not found is unknown.
     """
-    return _unknown_dependency(file, _stamp(file), tuple(depends))
+    return _unknown_dependency(file, _get_stamp(file), tuple(depends))
 
 
-@cache  # the first answer stays: what the file imports when it is executed would be found afterwards
+@cache  # The first result stays, because modules that the file imports when executed would be found afterwards.
 def _unknown_dependency(file: Path, stamp: tuple[int, int], depends: tuple[str, ...]) -> str | None:
     try:
-        modules, folders = _imports_of_file(file, depends)
-        return _find_unknown({file.stem: file} | _import_closure(modules, folders)[0], folders, bool(depends))
+        modules, folders = _list_file_imports(file, depends)
+        return _find_unknown({file.stem: file} | _list_import_closure(modules, folders)[0], folders, bool(depends))
     except (ImportError, SyntaxError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
 
 
 def hash_type_code(types: Sequence[str]) -> str | None:
-    """Hash the code of types, such as `package.module.Class`; None if not all that it depends on is known."""
-    modules = [_module_of(name) for name in types]
+    """Return a hash of the code of types, such as `package.module.Class`; None if a dependency is unknown."""
+    modules = [_find_module(name) for name in types]
     if None in modules:
         return None
-    sources, lines = _import_closure([name for name in modules if name])
+    sources, lines = _list_import_closure([name for name in modules if name])
     return _hash(*types, *lines) if _find_unknown(sources, (), is_declared=False) is None else None
 
 
-def _module_of(name: str) -> str | None:
+def _find_module(name: str) -> str | None:
     """Return the module of a type; None if there is no such module."""
     while name and name not in sys.stdlib_module_names and find_source(name) is None:
         name = name.rpartition(".")[0]
@@ -169,24 +175,24 @@ def _module_of(name: str) -> str | None:
 
 def _find_unknown(sources: Mapping[str, Path], folders: tuple[str, ...], is_declared: bool) -> str | None:
     own = [(name, path) for name, path in sources.items() if name.partition(".")[0] != "cfeval_cli"]
-    places = (_unknown_in_file(path, name, _stamp(path), folders, is_declared) for name, path in own)
+    places = (_unknown_in_file(path, name, _get_stamp(path), folders, is_declared) for name, path in own)
     return next((place for place in places if place is not None), None)
 
 
-def _imports_of_file(file: Path, depends: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+def _list_file_imports(file: Path, depends: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     """Return the modules that a file outside any package imports, and the folders where some of them may be."""
     named = [path.parent if path.suffix == ".py" else path for path in map(Path, depends)]
     folders = tuple(str(folder.absolute()) for folder in (file.parent, *named) if folder.is_dir())
-    return _modules(file, file.stem, _stamp(file), folders), folders
+    return _list_modules(file, file.stem, _get_stamp(file), folders), folders
 
 
-def _import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -> tuple[dict[str, Path], list[str]]:
+def _list_import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -> tuple[dict[str, Path], list[str]]:
     """Return the files of modules and of all that they import, and a line for each file, package and Python itself.
 
     Installed packages count by version. `beside` are further folders to import from.
     """
     seen: dict[str, Path] = {}
-    outside = {*_ALWAYS}
+    outside = {*_BASE_PACKAGES}
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
@@ -195,13 +201,16 @@ def _import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -> tup
         path = find_source(name, beside)
         if path is None:
             continue
-        if name.partition(".")[0] != "cfeval_cli" and _installed(path):
+        if name.partition(".")[0] != "cfeval_cli" and _is_installed(path):
             outside.add(name.partition(".")[0])
             continue
         seen[name] = path
-        # a package's own file runs before that of a module in it
-        waiting += [*_modules(path, name, _stamp(path), beside), *([name.rpartition(".")[0]] if "." in name else [])]
-    sources = [f"{name} {_digest(path, _stamp(path))}" for name, path in sorted(seen.items())]
+        # The file of a package is executed before that of a module in it.
+        waiting += [
+            *_list_modules(path, name, _get_stamp(path), beside),
+            *([name.rpartition(".")[0]] if "." in name else []),
+        ]
+    sources = [f"{name} {_hash_content(path, _get_stamp(path))}" for name, path in sorted(seen.items())]
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
     return seen, [python, *sources, *(f"{name} {get_version(name)}" for name in sorted(outside))]
 
@@ -237,23 +246,23 @@ def _find_spec(name: str, beside: tuple[str, ...]) -> importlib.machinery.Module
         return None
 
 
-def _installed(path: Path) -> bool:
+def _is_installed(path: Path) -> bool:
     return bool({"site-packages", "dist-packages"} & set(path.parts))
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _get_stamp(path: Path) -> tuple[int, int]:
     """Return modification time and size, by which a changed file is noticed."""
     status = path.stat()
     return status.st_mtime_ns, status.st_size
 
 
 @cache
-def _digest(path: Path, stamp: tuple[int, int]) -> str:
+def _hash_content(path: Path, stamp: tuple[int, int]) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
 @cache
-def _distributions() -> Mapping[str, list[str]]:
+def _list_distributions() -> Mapping[str, list[str]]:
     """Return the distributions of all import names; cached, because searching all installed packages is slow."""
     return importlib.metadata.packages_distributions()
 
@@ -262,18 +271,18 @@ def _distributions() -> Mapping[str, list[str]]:
 def get_version(name: str) -> str:
     """Return the version of the package of an import name; empty if there is no package."""
     try:
-        return importlib.metadata.version(_DISTRIBUTION.get(name, name))
+        return importlib.metadata.version(_DISTRIBUTION_NAMES.get(name, name))
     except importlib.metadata.PackageNotFoundError:
-        names = _distributions().get(name, [])
-        return " ".join(f"{one} {importlib.metadata.version(one)}" for one in names)
+        names = _list_distributions().get(name, [])
+        return " ".join(f"{distribution} {importlib.metadata.version(distribution)}" for distribution in names)
 
 
 @cache
-def _modules(path: Path, name: str, stamp: tuple[int, int], beside: tuple[str, ...]) -> list[str]:
-    """Return the modules that a file imports; cached, because each name takes a look-up on the disk."""
+def _list_modules(path: Path, name: str, stamp: tuple[int, int], beside: tuple[str, ...]) -> list[str]:
+    """Return the modules that a file imports; cached, because each name is looked up on the disk."""
     if path.suffix != ".py":
-        return []  # a compiled module, of which the content counts
-    return [one for one in dict.fromkeys(_imports(path, name)) if find_source(one, beside) is not None]
+        return []  # compiled modules count by their content
+    return [module for module in dict.fromkeys(_list_imports(path, name)) if find_source(module, beside) is not None]
 
 
 @cache
@@ -287,20 +296,20 @@ def _unknown_in_file(
     if path.suffix != ".py":
         return f"{path.name} is compiled"
     nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.expr | ast.stmt)]
-    for node in sorted(nodes, key=lambda one: (one.lineno, one.col_offset)):
+    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
         reason = None
         if isinstance(node, ast.Import | ast.ImportFrom):
-            modules = _modules_named(node, _package_of(path, name), folders)
-            reasons = [_why_unknown(one, folders, is_declared) for one in modules]
+            modules = _list_statement_modules(node, _get_package(path, name), folders)
+            reasons = [_describe_unknown_import(module, folders, is_declared) for module in modules]
             names = [] if is_declared else [alias.name.rpartition(".")[2] for alias in node.names]
-            reasons += [f"imports {one}" for one in names if _READS.match(one)]
-            reason = next((one for one in reasons if one is not None), None)
+            reasons += [f"imports {imported}" for imported in names if _READING_NAMES.match(imported)]
+            reason = next((known for known in reasons if known is not None), None)
         elif is_declared:
             continue
         elif isinstance(node, ast.Name | ast.Attribute):
             used = node.id if isinstance(node, ast.Name) else node.attr
-            runs_text = isinstance(node, ast.Name) and used in _RUNS_TEXT
-            reason = f"uses {used}" if runs_text or _READS.match(used) else None
+            runs_text = isinstance(node, ast.Name) and used in _EXECUTING_NAMES
+            reason = f"uses {used}" if runs_text or _READING_NAMES.match(used) else None
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             reason = f"names the file {node.value}" if _names_file(node.value, path.parent) else None
         if reason is not None:
@@ -308,23 +317,23 @@ def _unknown_in_file(
     return None
 
 
-def _modules_named(node: ast.Import | ast.ImportFrom, package: str, folders: tuple[str, ...]) -> list[str]:
+def _list_statement_modules(node: ast.Import | ast.ImportFrom, package: str, folders: tuple[str, ...]) -> list[str]:
     """Return the modules that an import statement needs."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    module = _absolute(node, package)
-    within = [f"{module}.{alias.name}" for alias in node.names]  # of a package that may have no file of its own
-    return within if all(find_source(one, folders) is not None for one in within) else [module]
+    module = _resolve_name(node, package)
+    within = [f"{module}.{alias.name}" for alias in node.names]  # of a package that may be without a file
+    return within if all(find_source(module_name, folders) is not None for module_name in within) else [module]
 
 
-def _why_unknown(module: str, folders: tuple[str, ...], is_declared: bool) -> str | None:
-    """Return why a module makes a file's dependencies unknown; None if it does not, or is looked through itself."""
+def _describe_unknown_import(module: str, folders: tuple[str, ...], is_declared: bool) -> str | None:
+    """Return why a module makes a file's dependencies unknown; None if it does not, or is searched itself."""
     top = module.partition(".")[0]
     path = find_source(module, folders)
     if path is None and not _is_standard(module):
         return f"imports {module}, which is not found"
-    is_own = path is not None and not (_is_standard(module) or _installed(path) or top == "cfeval_cli")
-    if is_declared or is_own or top in _COMPUTING:
+    is_own = path is not None and not (_is_standard(module) or _is_installed(path) or top == "cfeval_cli")
+    if is_declared or is_own or top in _PURE_MODULES:
         return None
     return f"imports {module}, which can read more than its arguments"
 
@@ -336,36 +345,36 @@ def _is_standard(module: str) -> bool:
 def _names_file(text: str, folder: Path) -> bool:
     """Return whether a text is the path of a file, from the current folder or from another."""
     try:
-        return 0 < len(text) <= _LONGEST and (Path(text).is_file() or (folder / text).is_file())
+        return 0 < len(text) <= _MAX_PATH_CHARACTERS and (Path(text).is_file() or (folder / text).is_file())
     except (OSError, ValueError):
         return False
 
 
-def _imports(path: Path, name: str) -> list[str]:
+def _list_imports(path: Path, name: str) -> list[str]:
     """Return the modules that a file imports, at the top or within functions, and the names imported from them."""
     names: list[str] = []
-    for node in _statements(ast.parse(path.read_bytes())):
+    for node in _iterate_statements(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = _absolute(node, _package_of(path, name))
+            module = _resolve_name(node, _get_package(path, name))
             names += [module, *(f"{module}.{alias.name}" for alias in node.names)]
     return names
 
 
-def _package_of(path: Path, name: str) -> str:
+def _get_package(path: Path, name: str) -> str:
     """Return the package that a module's relative imports start from."""
     return name if path.name == "__init__.py" else name.rpartition(".")[0]
 
 
-def _absolute(node: ast.ImportFrom, package: str) -> str:
+def _resolve_name(node: ast.ImportFrom, package: str) -> str:
     """Return the full name of the module that names are imported from."""
     return importlib.util.resolve_name("." * node.level + (node.module or ""), package)
 
 
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
+def _iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
     """Yield all statements of a file, without the expressions in them."""
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for one in getattr(node, field, ()):
-            yield one
-            yield from _statements(one)
+        for child in getattr(node, field, ()):
+            yield child
+            yield from _iterate_statements(child)

@@ -1,4 +1,4 @@
-"""How log lines are formatted, on the screen and in run.log."""
+"""Format of log lines, on the screen and in run.log."""
 
 from __future__ import annotations
 

@@ -14,16 +14,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-_PAGE = 1 << 12  # bytes, at a multiple of which an array begins
-_SLAB = 1 << 14  # instances
-_BLOCK = 1 << 20  # bytes that are written at once
+_PAGE_BYTES = 1 << 12  # bytes, at a multiple of which an array begins
+_SLAB_INSTANCES = 1 << 14  # instances
+_BLOCK_BYTES = 1 << 20  # bytes that are written at once
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def iterate_slabs(size: int, most: int | None = None) -> Iterator[slice]:
+def iterate_slabs(size: int, max_size: int | None = None) -> Iterator[slice]:
     """Yield the slices of `size` instances that are processed at a time, at least one."""
-    step = most or _SLAB
+    step = max_size or _SLAB_INSTANCES
     return (slice(start, min(size, start + step)) for start in range(0, max(1, size), step))
 
 
@@ -31,26 +31,26 @@ class Scratch:
     """Temporary storage for arrays whose size grows with the instances; it is freed with the last reference."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder  # None: where the machine has its temporary files
+        self._folder = folder  # None: the system's folder of temporary files
         self._maps: list[weakref.ref[mmap.mmap]] = []
 
-    def keep(self, arrays: Mapping[_Key, NDArray[Any]]) -> dict[_Key, NDArray[Any]]:
+    def store(self, arrays: Mapping[_Key, NDArray[Any]]) -> dict[_Key, NDArray[Any]]:
         """Store arrays on the disk, and return them memory-mapped."""
-        room: ScratchArrays[_Key] = ScratchArrays(self, max(map(len, arrays.values()), default=0))
+        stored: ScratchArrays[_Key] = ScratchArrays(self, max(map(len, arrays.values()), default=0))
         for key, array in arrays.items():
-            room.add(key, array)
-        return room.arrays()
+            stored.add(key, array)
+        return stored.get_arrays()
 
-    def blank(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def make_zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return a writable array of zeros on the disk."""
         size = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
-        if shape[0] <= _SLAB or not size:
+        if shape[0] <= _SLAB_INSTANCES or not size:
             return np.zeros(shape, dtype)
         file = self.open()
         try:
-            nothing = np.zeros(min(size, _BLOCK), dtype=np.uint8)
-            for start in range(0, size, _BLOCK):  # what would not fit on the disk later is an OSError here
-                _write(file, nothing[: size - start], start)
+            zeros = np.zeros(min(size, _BLOCK_BYTES), dtype=np.uint8)
+            for start in range(0, size, _BLOCK_BYTES):  # a full disk raises an OSError here, not later
+                _write_part(file, zeros[: size - start], start)
             mapping = mmap.mmap(file, size)
         finally:
             os.close(file)
@@ -59,9 +59,9 @@ class Scratch:
 
     def release(self) -> None:
         """Free the memory of mapped pages; they are read from the disk again when needed."""
-        alive = [(ref, mapping) for ref in self._maps if (mapping := ref()) is not None]
-        self._maps = [ref for ref, _ in alive]
-        for _, mapping in alive:
+        live = [(ref, mapping) for ref in self._maps if (mapping := ref()) is not None]
+        self._maps = [ref for ref, _ in live]
+        for _, mapping in live:
             mapping.madvise(mmap.MADV_DONTNEED)
 
     def open(self) -> int:
@@ -75,7 +75,7 @@ class Scratch:
 
 
 @dataclass
-class _Column:
+class _ScratchColumn:
     """The position of an array in the file, and its number of rows so far."""
 
     start: int
@@ -92,52 +92,52 @@ class _Column:
 class ScratchArrays(Generic[_Key]):
     """Arrays of one file that grow independently to a maximum number of rows, until all are read."""
 
-    _file = -1  # none
+    _file: int | None = None  # descriptor; None: few rows, which stay in memory
 
     def __init__(self, scratch: Scratch, rows: int) -> None:
         self._scratch, self._rows = scratch, rows
-        self._file, self._end = scratch.open() if rows > _SLAB else -1, 0
-        self._columns: dict[_Key, _Column] = {}
-        self._few: dict[_Key, list[NDArray[Any]]] = {}  # parts of arrays that stay in memory
+        self._file, self._end = scratch.open() if rows > _SLAB_INSTANCES else None, 0
+        self._columns: dict[_Key, _ScratchColumn] = {}
+        self._parts: dict[_Key, list[NDArray[Any]]] = {}  # of arrays that stay in memory
 
     def __del__(self) -> None:
-        if self._file >= 0:
+        if self._file is not None:
             os.close(self._file)
 
     def add(self, key: _Key, part: NDArray[Any]) -> None:
         """Append rows to an array; the first part creates it."""
         column = self._columns.get(key)
         if column is None:
-            column = self._columns[key] = _Column(self._end, part.dtype, part.shape[1:])
-            self._end += -(-column.width * self._rows // _PAGE) * _PAGE
+            column = self._columns[key] = _ScratchColumn(self._end, part.dtype, part.shape[1:])
+            self._end += -(-column.width * self._rows // _PAGE_BYTES) * _PAGE_BYTES
         if (part.dtype, part.shape[1:]) != (column.dtype, column.shape) or column.rows + len(part) > self._rows:
-            raise ValueError(f"{part.dtype} {part.shape} does not go below {column.dtype} {column.shape} of {key}")
-        if self._file < 0:
-            self._few.setdefault(key, []).append(part)
+            raise ValueError(f"{key}: {part.dtype} {part.shape} cannot be appended to {column.dtype} {column.shape}")
+        if self._file is None:
+            self._parts.setdefault(key, []).append(part)
         else:
-            _write(self._file, np.ascontiguousarray(part), column.start + column.rows * column.width)
+            _write_part(self._file, np.ascontiguousarray(part), column.start + column.rows * column.width)
         column.rows += len(part)
 
-    def arrays(self) -> dict[_Key, NDArray[Any]]:
+    def get_arrays(self) -> dict[_Key, NDArray[Any]]:
         """Return all arrays, read-only, in the order of their first parts."""
-        if self._file < 0:
-            return {key: _closed(np.concatenate(parts)) for key, parts in self._few.items()}
+        if self._file is None:
+            return {key: _make_read_only(np.concatenate(parts)) for key, parts in self._parts.items()}
         os.ftruncate(self._file, self._end)
         mapping = None
         if self._end:
             mapping = mmap.mmap(self._file, self._end, access=mmap.ACCESS_READ)
             self._scratch.hold(mapping)
         os.close(self._file)
-        self._file = -1
-        return {key: _array(mapping, column) for key, column in self._columns.items()}
+        self._file = None
+        return {key: _view_column(mapping, column) for key, column in self._columns.items()}
 
 
-def _closed(array: NDArray[Any]) -> NDArray[Any]:
+def _make_read_only(array: NDArray[Any]) -> NDArray[Any]:
     array.flags.writeable = False
     return array
 
 
-def _array(mapping: mmap.mmap | None, column: _Column) -> NDArray[Any]:
+def _view_column(mapping: mmap.mmap | None, column: _ScratchColumn) -> NDArray[Any]:
     shape = (column.rows, *column.shape)
     size = int(np.prod(shape, dtype=np.int64))
     if mapping is None or not size:
@@ -145,9 +145,9 @@ def _array(mapping: mmap.mmap | None, column: _Column) -> NDArray[Any]:
     return np.frombuffer(mapping, column.dtype, size, column.start).reshape(shape)
 
 
-def _write(file: int, part: NDArray[Any], start: int) -> None:
+def _write_part(file: int, part: NDArray[Any], start: int) -> None:
     """Write a part completely; a full disk raises an OSError here, where mapped memory would crash the process."""
-    left = memoryview(part.tobytes()) if part.size < _PAGE else memoryview(part.data).cast("B")
-    while len(left):
-        done = os.pwrite(file, left, start)
-        left, start = left[done:], start + done
+    rest = memoryview(part.tobytes()) if part.size < _PAGE_BYTES else memoryview(part.data).cast("B")
+    while len(rest):
+        n_written = os.pwrite(file, rest, start)
+        rest, start = rest[n_written:], start + n_written

@@ -16,7 +16,7 @@ from cfeval_cli.errors import UserError, check_option
 
 SPACES = ("auto", "embedding", "onehot", "scaled")
 
-_ROWS = 4096  # rows embedded at a time, to bound memory
+_BATCH_ROWS = 4096  # rows embedded at a time, to bound the memory
 
 
 class Space(Protocol):
@@ -73,7 +73,7 @@ class OneHot:
 
     def compute_differences(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """Raise an error: edited embeddings have no one-hot vector."""
-        raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=embedding.")
+        raise UserError("distance.space=onehot cannot measure edited embeddings. Use distance.space=embedding.")
 
     def flatten_rows(self, codes: Codes) -> Floats:
         """Return rows as vectors (n, Σ V)."""
@@ -81,48 +81,50 @@ class OneHot:
 
     def flatten_values(self, features: Ints, values: Codes) -> Floats:
         """Return values of some features as vectors."""
-        return np.concatenate([self._part(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
+        return np.concatenate([self._vectorise_values(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
     def get_columns(self, features: Ints) -> Ints:
         """Return the columns of some features in the vector of a row."""
-        ends = np.cumsum([self._size(j) for j in range(self.dataset.n_features)])
-        return np.concatenate([np.arange(ends[j] - self._size(int(j)), ends[j]) for j in features])
+        ends = np.cumsum([self._get_dimension(j) for j in range(self.dataset.n_features)])
+        return np.concatenate([np.arange(ends[j] - self._get_dimension(int(j)), ends[j]) for j in features])
 
-    def _size(self, feature: int) -> int:
+    def _get_dimension(self, feature: int) -> int:
         """Return the dimension of the vector of a feature."""
         return len(self.dataset.features[feature].values)
 
-    def _part(self, feature: int, codes: Codes) -> Floats:
+    def _vectorise_values(self, feature: int, codes: Codes) -> Floats:
         """Return values of one feature as vectors."""
-        vectors = np.zeros((len(codes), self._size(feature)))
-        there = np.flatnonzero(codes != ABSENT)
-        vectors[there, codes[there]] = 1.0
+        vectors = np.zeros((len(codes), self._get_dimension(feature)))
+        present = np.flatnonzero(codes != ABSENT)
+        vectors[present, codes[present]] = 1.0
         return vectors
 
 
 class Scaled(OneHot):
-    """One-hot for categories; ordered values have their rank, numbers their distance in units of the usual one.
+    """One-hot for categories; ranks for ordered values; for numbers, the distance from the median in scaled units.
 
-    That is the median distance from the median of the training values, or, where it is zero, their standard deviation.
-    A missing value lies where the median is, and off the line by as much as one category is from another.
+    The unit is the median absolute deviation of the training values, or their standard deviation if that is zero. A
+    missing value has the position of the median, and in a second dimension the distance between two categories.
     """
 
     def __init__(self, dataset: Dataset) -> None:
         super().__init__(dataset)
         self.line = np.array([feature.is_ordinal for feature in dataset.features])
-        self.places = {int(j): _places(dataset, int(j)) for j in np.flatnonzero(self.line)}  # (V, 1) or (V, 2)
+        self.positions = {
+            int(j): _compute_positions(dataset, int(j)) for j in np.flatnonzero(self.line)
+        }  # (V, 1) or (V, 2)
 
     def compute_squared_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return the squared differences of ordered values, plus 2 for every different category."""
         squared = super().compute_squared_distances(codes[:, ~self.line], edited[:, ~self.line])
-        for j, places in self.places.items():
+        for j, places in self.positions.items():
             squared += ((places[codes[:, j]] - places[edited[:, j]]) ** 2).sum(axis=1)
         return squared
 
     def compute_squared_norms(self, codes: Codes) -> Floats:
         """Return the squared coordinates of ordered values, plus 1 for every present category."""
         norms = super().compute_squared_norms(codes[:, ~self.line])
-        for j, places in self.places.items():
+        for j, places in self.positions.items():
             norms += (places**2).sum(axis=1)[codes[:, j]]
         return norms
 
@@ -131,7 +133,7 @@ class Scaled(OneHot):
         apart = np.flatnonzero(~self.line[features])
         squared = super().compute_squared_distance_matrix(codes, features[apart], values[:, apart])
         for i in np.flatnonzero(self.line[features]):
-            for place in self.places[int(features[i])].T:
+            for place in self.positions[int(features[i])].T:
                 squared += (place[codes[:, features[i]]][:, None] - place[values[:, i]]) ** 2
         return squared
 
@@ -140,18 +142,20 @@ class Scaled(OneHot):
         came = (codes[:, features[~self.line[features]]] == ABSENT).sum(axis=1)
         norms = np.repeat((self.compute_squared_norms(codes) + came)[:, None], len(values), axis=1)
         for i in np.flatnonzero(self.line[features]):
-            square = (self.places[int(features[i])] ** 2).sum(axis=1)
+            square = (self.positions[int(features[i])] ** 2).sum(axis=1)
             norms += square[values[:, i]] - square[codes[:, features[i]]][:, None]
         return norms
 
-    def _size(self, feature: int) -> int:
-        return self.places[feature].shape[1] if feature in self.places else super()._size(feature)
+    def _get_dimension(self, feature: int) -> int:
+        return self.positions[feature].shape[1] if feature in self.positions else super()._get_dimension(feature)
 
-    def _part(self, feature: int, codes: Codes) -> Floats:
-        return self.places[feature][codes] if feature in self.places else super()._part(feature, codes)
+    def _vectorise_values(self, feature: int, codes: Codes) -> Floats:
+        return (
+            self.positions[feature][codes] if feature in self.positions else super()._vectorise_values(feature, codes)
+        )
 
 
-def _places(dataset: Dataset, feature: int) -> Floats:
+def _compute_positions(dataset: Dataset, feature: int) -> Floats:
     """Where each value of a feature that is a line lies on it (V, 1), and how far off it (V, 2) if one is missing."""
     about = dataset.features[feature]
     raw = np.arange(len(about.values)) if about.numbers is None else about.numbers
@@ -160,7 +164,7 @@ def _places(dataset: Dataset, feature: int) -> Floats:
     known = line[codes[codes != about.missing_code]]
     middle = float(np.median(known)) if len(known) else 0.0
     if about.numbers is not None:
-        line = (line - middle) / _spread(known - middle)
+        line = (line - middle) / _compute_spread(known - middle)
         middle = 0.0
     if about.missing_code is None:
         return line[:, None]
@@ -169,11 +173,11 @@ def _places(dataset: Dataset, feature: int) -> Floats:
     return np.stack([line, off], axis=1)
 
 
-def _spread(gaps: Floats) -> float:
+def _compute_spread(gaps: Floats) -> float:
     """Return the median absolute deviation, or the standard deviation if that is zero; 1 for constant values."""
     if not gaps.any():
         return 1.0
-    largest = float(np.abs(gaps).max())  # squares of what is left cannot be too large
+    largest = float(np.abs(gaps).max())  # scaled first, so that squares do not overflow
     return float(np.median(np.abs(gaps)) or largest * np.std(gaps / largest))
 
 
@@ -194,10 +198,10 @@ class Embedding:
 
     def compute_squared_norms(self, codes: Codes) -> Floats:
         """Return the squared lengths."""
-        return _in_parts(lambda a: (embed_rows(self.model, a) ** 2).sum(axis=(1, 2)), codes)
+        return _compute_in_batches(lambda a: (embed_rows(self.model, a) ** 2).sum(axis=(1, 2)), codes)
 
     def compute_squared_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """By matrix products, which may round to 1e-8 where vectors are nearly the same."""
+        """Return the squared distances by matrix products, with an error of about 1e-8 for nearly equal vectors."""
         own, new = self.flatten_values(features, codes[:, features]), self.flatten_values(features, values)
         squared = (own**2).sum(axis=1)[:, None] - 2.0 * own @ new.T + (new**2).sum(axis=1)
         return np.asarray(np.maximum(squared, 0.0))
@@ -218,11 +222,11 @@ class Embedding:
         return int(self.model.embed_values(0, np.zeros(1, dtype=np.int32)).shape[1])
 
     def flatten_rows(self, codes: Codes) -> Floats:
-        """Rows as vectors (n, M·d)."""
+        """Return rows as vectors (n, M·d)."""
         return embed_rows(self.model, codes).reshape(len(codes), -1)
 
     def flatten_values(self, features: Ints, values: Codes) -> Floats:
-        """Values of some features as vectors (n, k·d)."""
+        """Return values of some features as vectors (n, k·d)."""
         return np.concatenate([self.model.embed_values(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
     def get_columns(self, features: Ints) -> Ints:
@@ -232,18 +236,20 @@ class Embedding:
 
 @dataclass(frozen=True)
 class VectorDistance(Distance):
-    """A distance that is measured in one of the spaces."""
+    """A distance between vectors in one of the spaces."""
 
     space: str = "auto"
 
     def check_space(self) -> None:
-        """Refuse a space that there is not."""
+        """Raise a ValueError for an unknown space."""
         check_option("space", self.space, SPACES)
 
     def not_applicable_reason(self, spec: ModelSpec, search: Search) -> str | None:
-        """No embeddings, or embeddings that are moved and have no place in the other spaces."""
+        """Return the reason for models without embeddings, or searches that edit embeddings in another space."""
         if search.moves_embeddings and self.space in ("onehot", "scaled"):
-            return f"distance.space={self.space} cannot measure moved embeddings. Use distance.space=auto or embedding."
+            return (
+                f"distance.space={self.space} cannot measure edited embeddings. Use distance.space=auto or embedding."
+            )
         if self.space == "embedding" and (reason := spec.missing_ability_reason(HasEmbeddings)):
             return f"distance.space=embedding {reason}. Use distance.space=auto, scaled or onehot."
         return None
@@ -255,15 +261,14 @@ class VectorDistance(Distance):
         )
 
     def make_judge_distance(self) -> VectorDistance:
-        """On the values' own scale, unless a space was chosen."""
+        """Return the distance in the space `scaled`, unless the setting names a space."""
         return replace(self, space="scaled") if self.space == "auto" else self
 
 
 def choose_space(distance: VectorDistance, dataset: Dataset, model: Model, access: Access) -> OneHot | Embedding:
     """Return the space of a setting.
 
-    auto: the model's embeddings; without them, or with nothing but labels, one-hot codes and, where there are no
-    embeddings at all, the values' own scale.
+    auto: the embeddings of the model; with label access, one-hot codes; for models without embeddings, `scaled`.
     """
     if distance.uses_embeddings(model, access) and isinstance(model, HasEmbeddings):
         return Embedding(dataset, model)
@@ -274,7 +279,7 @@ def choose_space(distance: VectorDistance, dataset: Dataset, model: Model, acces
     return OneHot(dataset)
 
 
-def _in_parts(function: Callable[..., Floats], *arrays: Codes) -> Floats:
-    parts = range(0, len(arrays[0]), _ROWS)
-    done = [function(*(array[start : start + _ROWS] for array in arrays)) for start in parts]
+def _compute_in_batches(function: Callable[..., Floats], *arrays: Codes) -> Floats:
+    parts = range(0, len(arrays[0]), _BATCH_ROWS)
+    done = [function(*(array[start : start + _BATCH_ROWS] for array in arrays)) for start in parts]
     return np.concatenate(done) if done else np.zeros(0)

@@ -65,7 +65,7 @@ class _Neighbours:
     """The training rows, with squared distances that are sums over features."""
 
     def __init__(self, dataset: Dataset) -> None:
-        self.train, self.positions = dataset.train.codes, Scaled(dataset).places
+        self.train, self.positions = dataset.train.codes, Scaled(dataset).positions
 
     def find_nearest(self, codes: Codes) -> Ints:
         """Return the number of the nearest training row (n,)."""

@@ -105,7 +105,7 @@ def load_function(
     file: Path, name: str, depends: tuple[str, ...] = (), code: str | None = None
 ) -> Callable[[Any], Any]:
     """Return the function, which can import modules beside its file; Failure if its code is not what was hashed."""
-    module, executed_code = _execute_file(file, depends)
+    module, executed_code = _load_module(file, depends)
     if code not in (None, executed_code):
         raise Failure(f"{file}, or a module that it imports, was changed since it was loaded. Start the run again.")
     function = vars(module).get(name)
@@ -117,7 +117,7 @@ def load_function(
 
 
 @cache
-def _execute_file(file: Path, depends: tuple[str, ...]) -> tuple[ModuleType, str]:
+def _load_module(file: Path, depends: tuple[str, ...]) -> tuple[ModuleType, str]:
     """Return the module, executed once in each process, and the hash of its code at that time."""
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))

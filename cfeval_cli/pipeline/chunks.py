@@ -155,9 +155,9 @@ class JoinedResults:
     def _extend_columns(self, joined: NDArray[Any] | None, array: NDArray[Any]) -> NDArray[Any]:
         """Return an array for all instances with the columns and the type that the joined and the new array need."""
         if joined is None:
-            return self._scratch.blank((self._size, *array.shape[1:]), array.dtype)
+            return self._scratch.make_zeros((self._size, *array.shape[1:]), array.dtype)
         shape = (self._size, *np.maximum(joined.shape[1:], array.shape[1:]).tolist())
-        wide_array = self._scratch.blank(shape, np.result_type(joined, array))
+        wide_array = self._scratch.make_zeros(shape, np.result_type(joined, array))
         for slab in iterate_slabs(self._size):
             _write(wide_array, slab, joined[slab])
             self._scratch.release()

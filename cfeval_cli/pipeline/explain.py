@@ -33,7 +33,7 @@ def explain_instances(
         advance(len(context.rows))
         result = other_results[source]  # with the cost of the source: computed by itself, it would be the same
         derived_explanation = derive(result.explanation)
-        arrays = context.scratch.keep({"features": derived_explanation.features, "scores": derived_explanation.scores})
+        arrays = context.scratch.store({"features": derived_explanation.features, "scores": derived_explanation.scores})
         return ExplainerResult(Explanation(**arrays), result.cost, result.n_cached, result.failures)
     job = job or create_explanation_job(context, name, plan.settings.seed)
     strict = plan.settings.strict

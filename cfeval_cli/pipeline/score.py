@@ -65,7 +65,7 @@ def compute_scores(
                 arrays.add((key, "denominator"), score.denominator)
         context.scratch.release()
     summary = sort_by_metric([builder.create_row(key) for key, builder in builders.items()])
-    values = arrays.arrays()
+    values = arrays.get_arrays()
     series = {
         key: ScoreSeries(
             values[key, "numerator"], values[key, "denominator"],

@@ -64,7 +64,7 @@ def compute_truth(context: RunContext, name: str, positions: Ints, advance: Call
     error = joined.arrays["error"] if joined.arrays["sampled"].any() else None
     if len(rows) < len(context.rows):
         filled = _fill_with_nan(importance, positions, len(context.rows))
-        importance = context.scratch.keep({"importance": filled})["importance"]
+        importance = context.scratch.store({"importance": filled})["importance"]
         error = None if error is None else _fill_with_nan(error, positions, len(context.rows))
     context.scratch.release()
     return TruthEstimate(importance, error, "; ".join(joined.notes))

@@ -106,7 +106,7 @@ class Continuous(Search):
         rows = np.repeat(np.arange(len(own)), self.restarts)
         compute_probability = task.model.make_gradient_function(task.codes, task.features, task.labels, self.alpha)
 
-        def objective(vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
+        def compute_objective(vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
             """Return the objective and its gradient in the embeddings of the selected features."""
             instances = rows[starts]
             probability, gradient = compute_probability(instances, vectors)
@@ -119,7 +119,7 @@ class Continuous(Search):
 
         initial = (own[:, None] + spread * noise).reshape(len(rows), *own.shape[1:])
         optimizers = {"descent": self._run_descent, "adam": self._run_adam}
-        final, values, norms, steps = optimizers[self.optimizer](objective, initial)
+        final, values, norms, steps = optimizers[self.optimizer](compute_objective, initial)
         best = values.reshape(len(own), self.restarts).argmin(axis=1) + np.arange(len(own)) * self.restarts
         return final[best], norms[best] <= self._gradient_tolerance, steps[best]
 
@@ -127,14 +127,14 @@ class Continuous(Search):
     def _gradient_tolerance(self) -> float:
         return float(self.tolerance * self.alpha**0.5)
 
-    def _run_descent(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
+    def _run_descent(self, compute_objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
         """Run gradient descent; return the final vectors, their objectives and gradient norms, and the steps.
 
         A step that lowers the objective enough makes the next one longer. Other steps are rejected and halved.
         """
         active = np.arange(len(vectors))
         current = vectors
-        value, gradient = objective(current, active)
+        value, gradient = compute_objective(current, active)
         values, norms = value.copy(), np.sqrt(np.einsum("nkd,nkd->n", gradient, gradient))
         step, n_steps = np.full(len(vectors), 0.25), np.zeros(len(vectors), dtype=np.int64)
         for _ in range(self.steps):
@@ -151,7 +151,7 @@ class Continuous(Search):
             n_steps[active] += 1
             trial = gradient * -step[:, None, None]
             trial += current
-            trial_value, trial_gradient = objective(trial, active)
+            trial_value, trial_gradient = compute_objective(trial, active)
             rejected = np.flatnonzero(~(trial_value <= value - 0.1 * step * squared))
             for new, old in ((trial, current), (trial_value, value), (trial_gradient, gradient)):
                 new[rejected] = old[rejected]
@@ -162,7 +162,7 @@ class Continuous(Search):
         norms[active] = np.sqrt(np.einsum("nkd,nkd->n", gradient, gradient))
         return vectors, values, norms, n_steps
 
-    def _run_adam(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
+    def _run_adam(self, compute_objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
         """Run Adam on all starts, with a learning rate that decays to a thousandth; return the same as descent."""
         import torch
 
@@ -171,7 +171,7 @@ class Continuous(Search):
         adam = torch.optim.Adam([variable], lr=0.1 * self.alpha**0.5)
         decay = torch.optim.lr_scheduler.ExponentialLR(adam, gamma=1e-3 ** (1.0 / self.steps))
         for _ in range(self.steps):
-            _, gradient = objective(variable.detach().numpy(), starts)
+            _, gradient = compute_objective(variable.detach().numpy(), starts)
             norms = np.sqrt((gradient**2).sum(axis=(1, 2)))
             if (norms <= self._gradient_tolerance).all():
                 break
@@ -180,7 +180,7 @@ class Continuous(Search):
             adam.step()
             decay.step()
         final = variable.detach().numpy()
-        return final, objective(final, starts)[0], norms, n_steps
+        return final, compute_objective(final, starts)[0], norms, n_steps
 
 
 def _solve_scalar_problem(size: Floats, length: Floats, alpha: float) -> Floats:
@@ -194,11 +194,11 @@ def _solve_scalar_problem(size: Floats, length: Floats, alpha: float) -> Floats:
 
     half = alpha * length**2 / 2
 
-    def residual(u: Floats) -> Floats:
+    def compute_residual(u: Floats) -> Floats:
         p = expit(u)
         return np.asarray(half * p * (1.0 - p) + u - size)
 
-    def derivative(u: Floats) -> Floats:
+    def compute_derivative(u: Floats) -> Floats:
         p = expit(u)
         return np.asarray(1.0 + half * p * (1.0 - p) * (1.0 - 2.0 * p))
 
@@ -211,10 +211,10 @@ def _solve_scalar_problem(size: Floats, length: Floats, alpha: float) -> Floats:
 
     steepest, top = np.full(len(size), np.log(2 + 3**0.5)), np.maximum(size, 0.0) + 40.0 + np.log1p(half)
     # Without a turning point, both searches end at the steepest point.
-    first_turn = find_root(lambda u: -derivative(u), np.zeros(len(size)), steepest)
-    second_turn = find_root(derivative, steepest, top)
-    far = find_root(residual, np.minimum(size, 0.0) - half - 1.0, first_turn)
-    near = find_root(residual, second_turn, top)
+    first_turn = find_root(lambda u: -compute_derivative(u), np.zeros(len(size)), steepest)
+    second_turn = find_root(compute_derivative, steepest, top)
+    far = find_root(compute_residual, np.minimum(size, 0.0) - half - 1.0, first_turn)
+    near = find_root(compute_residual, second_turn, top)
     values = [((size - u) / np.where(length > 0, length, 1.0)) ** 2 + alpha * expit(u) for u in (far, near)]
     best = np.where(values[0] < values[1], far, near)
     return np.where(length > 0, np.maximum(size - best, 0.0) / np.where(length > 0, length, 1.0), 0.0)

@@ -31,6 +31,7 @@ from cfeval_cli.seeding import draw_uniforms
 
 # Tiers of candidates: a candidate in a lower tier is better at any cost.
 _FLIP, _DROP, _UNDECIDED = 0, 1, 2
+_NO_POSITION = -1  # of an own value that is one of the candidates already
 
 _CHUNK_CANDIDATES = 1_000_000  # candidates of the instances in one call, about
 _MIN_SPLIT_CANDIDATES = 4096  # an instance with at least so many candidates has batches of its own
@@ -97,7 +98,7 @@ class Discrete(Search):
         k = features.shape[1]
         sizes = np.array(
             [*(_count_values(dataset, j, k) for j in range(dataset.n_features)), 1]
-        )  # NO_FEATURE = -1 has one
+        )  # NO_FEATURE indexes the last entry
         settings = ["dataset.search_words"] if dataset.padded else []
         settings += ["dataset.candidates"] if any(feature.kind == "number" for feature in dataset.features) else []
         settings += ["k"] if k > 1 else []
@@ -110,10 +111,10 @@ class Discrete(Search):
 
     def find(self, task: SearchTask) -> Counterfactuals:
         """Return the best combination of each instance; candidates are evaluated in batches."""
-        candidates = _Candidates.of(task)
-        best = _BestCandidates.initial(len(task.ids))
+        candidates = _Candidates.from_task(task)
+        best = _BestCandidates.make_initial(len(task.ids))
         for batch in candidates.split(self.max_batch_rows):
-            best.update(candidates, batch, *self._rate(task, candidates, batch))
+            best.update(candidates, batch, *self._rate_candidates(task, candidates, batch))
         values = candidates.compute_values(np.arange(len(best.index)), best.index)
         undecided = np.flatnonzero(best.tier == _UNDECIDED)
         if len(undecided):
@@ -124,7 +125,9 @@ class Discrete(Search):
             edited[rows, column[rows]] = values[rows, i]
         return evaluate_edited_values(task, edited, self.max_batch_rows)
 
-    def _rate(self, task: SearchTask, candidates: _Candidates, batch: _CandidateBatch) -> tuple[Ints, Floats, Codes]:
+    def _rate_candidates(
+        self, task: SearchTask, candidates: _Candidates, batch: _CandidateBatch
+    ) -> tuple[Ints, Floats, Codes]:
         """Return the best tier of each instance, and the cost (inf outside this tier) and values of each candidate."""
         rows = batch.rows
         values = candidates.compute_values(rows, batch.index)
@@ -206,12 +209,12 @@ class _Candidates:
     begin: Ints  # (k, n) where the values of a feature begin in `table`
     sizes: Ints  # (k, n) number of values, with the own value
     table: Codes
-    # (k, n) The position of the own value among others that do not contain it, -1 if they do. None: all contain it, and
-    # instances with the same features have the same candidates.
+    # (k, n) The position at which the own value is added to the candidates, _NO_POSITION where it is one of them. None:
+    # no own value is added, and instances with the same features have the same candidates.
     own_position: Ints | None = None
 
     @staticmethod
-    def of(task: SearchTask) -> _Candidates:
+    def from_task(task: SearchTask) -> _Candidates:
         """List the candidate values of a task."""
         is_feature = task.features.T != NO_FEATURE
         features = np.where(is_feature, task.features.T, 0)
@@ -263,7 +266,7 @@ class _Candidates:
                 values[:, i] = self.table.take(self.begin[i].take(rows) + position)
                 continue
             own_position = self.own_position[i].take(rows)
-            is_behind_own = (own_position >= 0) & (position > own_position)
+            is_behind_own = (own_position != _NO_POSITION) & (position > own_position)
             others = self.table.take(self.begin[i].take(rows) + position - is_behind_own)
             values[:, i] = np.where(position == own_position, self.own[i].take(rows), others)
         return values
@@ -301,7 +304,7 @@ class _BestCandidates:
     index: Ints
 
     @staticmethod
-    def initial(size: int) -> _BestCandidates:
+    def make_initial(size: int) -> _BestCandidates:
         """Return a state without candidates."""
         last = np.iinfo(np.int64).max
         return _BestCandidates(
@@ -348,7 +351,7 @@ def _limit_to_permitted(
 
     The own value is a candidate if another feature may change instead, or if no change is permitted.
     """
-    begin, sizes, own_position = begin.copy(), sizes.copy(), np.full(features.shape, -1)
+    begin, sizes, own_position = begin.copy(), sizes.copy(), np.full(features.shape, _NO_POSITION)
     is_limited = False
     for j in np.unique(features[is_feature]).tolist():
         here = is_feature & (features == j)
@@ -359,6 +362,6 @@ def _limit_to_permitted(
         adds_own = ~is_reachable & ((len(own) > 1) | (first == last))
         begin[here] += first
         sizes[here] = last - first + adds_own
-        own_position[here] = np.where(adds_own, np.clip(position - first, 0, last - first), -1)
+        own_position[here] = np.where(adds_own, np.clip(position - first, 0, last - first), _NO_POSITION)
         is_limited |= dataset.features[j].allowed_change != "any"
-    return begin, sizes, own_position if is_limited or (own_position >= 0).any() else None
+    return begin, sizes, own_position if is_limited or (own_position != _NO_POSITION).any() else None

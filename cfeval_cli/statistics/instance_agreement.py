@@ -88,7 +88,7 @@ class _PairCounts:
                 for name, count in counts.items():
                     for t in range(count.shape[2]):
                         array.add((name, t), count[:, :, t])
-        return [_PairCounts(array.arrays(), len(truths), scores.scratch) for array in arrays]
+        return [_PairCounts(array.get_arrays(), len(truths), scores.scratch) for array in arrays]
 
     @property
     def n_instances(self) -> int:

@@ -165,7 +165,7 @@ def test_a_folder_with_too_many_files_is_never_the_same(tmp_path, monkeypatch):
     class Reads(Told):
         where: str
 
-    monkeypatch.setattr(identity, "_FILES", 3)
+    monkeypatch.setattr(identity, "_MAX_FOLDER_FILES", 3)
     for name in "abc":
         (tmp_path / name).touch()
     assert identity.hash_component(Reads(str(tmp_path))) is not None
@@ -279,8 +279,8 @@ def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
     for path in (tmp_path / "odd.py", Path(subprocess.__file__), Path(identity.__file__)):
         tree = ast.parse(path.read_bytes())
         by_walk = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-        assert by_walk and by_walk <= {*identity._imports(path, "odd")}, path
-    assert {*identity._imports(tmp_path / "odd.py", "odd")} == {*"abcdefghijklm", "n.o"}
+        assert by_walk and by_walk <= {*identity._list_imports(path, "odd")}, path
+    assert {*identity._list_imports(tmp_path / "odd.py", "odd")} == {*"abcdefghijklm", "n.o"}
 
 
 def test_versions_of_packages_count_even_those_imported_within_functions(package, monkeypatch):

@@ -189,7 +189,7 @@ def are_equal(a: JoinedResults, b: JoinedResults):
 
 @pytest.mark.parametrize("slab", [1 << 14, 7])
 def test_joined_results_do_not_depend_on_executor_and_cache(tmp_path, monkeypatch, slab):
-    monkeypatch.setattr(scratch, "_SLAB", slab)
+    monkeypatch.setattr(scratch, "_SLAB_INSTANCES", slab)
     monkeypatch.setattr(chunks, "LOOKUP_INSTANCES", slab)
     monkeypatch.setattr(chunks, "_MAX_BYTES_IN_MEMORY", 10 * slab)
     plain, cache = run(work()), Disk(str(tmp_path))

@@ -48,7 +48,7 @@ def test_slabs_of_any_size_give_the_same_scores_remarks_and_costs(monkeypatch, u
     assert not (summary["method"] + summary["remark"]).str.contains("{", regex=False).any()
     assert len(whole) == len(whole.to_frame()) > 0 and (whole.ids == DATASET.test.ids).all()
     for size in sizes:
-        monkeypatch.setattr(scratch, "_SLAB", size)
+        monkeypatch.setattr(scratch, "_SLAB_INSTANCES", size)
         parts, rows, by_slabs = score_explainers(unexplained)
         pd.testing.assert_frame_equal(parts.to_frame(), whole.to_frame(), check_exact=True)
         pd.testing.assert_frame_equal(rows, summary, check_exact=True)
@@ -74,7 +74,7 @@ def test_metrics_receive_slabs_and_the_number_of_all_instances(monkeypatch):
             seen.append((len(case.complete), case.total))
             return self.metric.score(case)
 
-    monkeypatch.setattr(scratch, "_SLAB", 8)
+    monkeypatch.setattr(scratch, "_SLAB_INSTANCES", 8)
     plan = make_plan(*SETTINGS)
     context = create_context(plan.restrict_to(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
     metrics = {"coverage": Watching(context.plan.metrics["coverage"])}
@@ -90,7 +90,7 @@ def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, make_run, monkeypatc
                 "explainer.anchor.threshold=0.8", "model.max_epochs=10",
                 "metric=[comprehensiveness,dfr,proximity,c_soft,recall]")  # fmt: skip
     whole = make_run(toy, *settings)
-    monkeypatch.setattr(scratch, "_SLAB", 7)
+    monkeypatch.setattr(scratch, "_SLAB_INSTANCES", 7)
     parts = make_run(toy, *settings, "seed=0")  # equal settings, but another run folder
     names = {path.name for path in whole.iterdir() if path.suffix in (".csv", ".parquet", ".tex", ".json")}
     names -= {"run.json", "costs.csv"}  # these contain seconds
