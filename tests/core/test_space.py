@@ -32,7 +32,7 @@ def test_auto_is_one_hot_with_labels_and_the_values_own_scale_without_embeddings
 
 def test_what_a_space_cannot_measure_is_refused_before_training():
     white, black = ModelSpec(DATASET, type(MODEL)), ModelSpec(DATASET, BlackBox)
-    assert "has no edited embeddings" in Euclidean("onehot").not_applicable_reason(white, Continuous())
+    assert "cannot measure edited embeddings" in Euclidean("onehot").not_applicable_reason(white, Continuous())
     assert (
         Euclidean("onehot").not_applicable_reason(white, Discrete()) is None
         and Euclidean().not_applicable_reason(black, Discrete()) is None

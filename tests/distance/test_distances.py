@@ -198,7 +198,7 @@ def test_inapplicable_distances_are_refused_before_training():
     black, white = ModelSpec(dataset, BlackBox), ModelSpec(dataset, type(make_linear(dataset)))
     for kind in (Euclidean, Cosine, Mahalanobis):
         assert "distance.space=embedding needs embeddings" in kind("embedding").not_applicable_reason(black, Discrete())
-        assert "has no edited embeddings" in kind("onehot").not_applicable_reason(white, Exact())
+        assert "cannot measure edited embeddings" in kind("onehot").not_applicable_reason(white, Exact())
         assert (
             kind("auto").not_applicable_reason(black, Discrete()) is None
             and kind("embedding").not_applicable_reason(white, Exact()) is None

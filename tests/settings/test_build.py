@@ -382,7 +382,7 @@ def test_an_empty_group_is_refused(group):
         (["n_explain=21"], "n_explain=21 is more than the 20 test instances"),
         (["search.max_candidates=3"], "max_candidates=3 is too small: k=1 can need 4"),
         (["explainer.omission.removal=mask"], "explainer.omission: removal=mask"),
-        (["search=exact", "distance.space=onehot"], "distance.space=onehot has no edited embeddings"),
+        (["search=exact", "distance.space=onehot"], "distance.space=onehot cannot measure edited embeddings"),
     ],
 )
 def test_settings_that_the_data_do_not_allow_are_refused(overrides, message):
