@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import requires
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cfeval")
 
 _PROTOCOLS = ("tcp://", "tls://")
-_POLL_SECONDS = 5.0  # between checks that there are workers
+_POLL_SECONDS = 5.0  # at most, between checks that there are workers
 _IGNORE_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"  # the run ends its workers itself
 _worker_lock = threading.Lock()  # threads of a worker would share the generators of random numbers
 
@@ -98,7 +98,7 @@ class Dask:
         last_seen = time.monotonic()
         while True:
             try:
-                return future.result(timeout=_POLL_SECONDS)
+                return future.result(timeout=min(_POLL_SECONDS, self.wait / 4))
             except TimeoutError:
                 if future.done():  # an error of the work itself
                     raise
@@ -115,7 +115,7 @@ def _call(item: Any, shared: tuple[Work, Any]) -> Any:
 @cache
 def _connect(executor: Dask) -> Client:
     """Return the connection to a cluster, which stays for the next call."""
-    distributed = import_extra("distributed", "executor=dask", "dask")
+    package = import_extra("distributed", "executor=dask", "dask")
     for name in ("distributed", "distributed.client"):  # a run ends with one message of its own
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if executor.scheduler is None:
@@ -123,36 +123,39 @@ def _connect(executor: Dask) -> Client:
 
         host = "127.0.0.1"
         try:
-            cluster = distributed.LocalCluster(
+            cluster = package.LocalCluster(
                 n_workers=effective_n_jobs(executor.n_jobs), threads_per_worker=1, memory_limit=0, host=host,
                 dashboard_address=f"{host}:0", worker_dashboard_address=f"{host}:0", security=True,
                 silence_logs=logging.CRITICAL, preload=[_IGNORE_CTRL_C],
             )  # fmt: skip
-            return distributed.Client(cluster)
+            return package.Client(cluster)
         except (OSError, RuntimeError, ValueError) as error:
             raise Failure(f"executor=dask: no cluster could be started ({error}). Use executor=local.") from error
     try:
-        client = distributed.Client(executor.scheduler, timeout=executor.wait)
+        client = package.Client(executor.scheduler, timeout=executor.wait)
         client.wait_for_workers(1, timeout=executor.wait)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(
             f"{executor.label}: no scheduler with workers answers there ({error}). Start them: `dask scheduler` and "
             f"`dask worker {executor.scheduler} --nthreads 1`."
         ) from error
-    _check_versions(client, executor.label)
+    versions = client.get_versions(packages=["cfeval", *list_requirements(requires("cfeval") or ())])
+    if difference := describe_version_difference(versions):
+        raise UserError(f"{executor.label}: {difference}. Install the same version.")
     log.info("%s: %s workers", executor.label, len(client.nthreads()))
     return client
 
 
-def _check_versions(client: Client, label: str) -> None:
-    """Raise UserError unless the cluster has this process's versions of cfeval and its requirements."""
-    requirements = [Requirement(line) for line in requires("cfeval") or ()]
-    names = [requirement.name for requirement in requirements if requirement.marker is None]
-    versions = client.get_versions(packages=["cfeval", *names])
-    for place, installed in {"the scheduler": versions["scheduler"], **versions["workers"]}.items():
+def list_requirements(lines: Sequence[str]) -> list[str]:
+    """Return the names of the packages that cfeval always requires, without those of its extras."""
+    requirements = [Requirement(line) for line in lines]
+    return [requirement.name for requirement in requirements if requirement.marker is None]
+
+
+def describe_version_difference(versions: Mapping[str, Any]) -> str | None:
+    """Return the first package whose version on the cluster is not that of this process; None if all are equal."""
+    for host, node in {"the scheduler": versions["scheduler"], **versions["workers"]}.items():
         for name, version in versions["client"]["packages"].items():
-            other = installed["packages"].get(name)
-            if other != version:
-                raise UserError(
-                    f"{label}: {name} is {other or 'missing'} on {place}, and {version} here. Install the same version."
-                )
+            if (cluster_version := node["packages"].get(name)) != version:
+                return f"{name} is {cluster_version or 'missing'} on {host}, and {version} here"
+    return None

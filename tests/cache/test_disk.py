@@ -123,6 +123,6 @@ def test_a_section_that_is_too_large_is_stored_in_part(tmp_path, caplog):
     assert "cache.max_mb=0.1 is too small" in caplog.text
 
 
-def test_wrong_settings_are_named():
+def test_invalid_settings_are_refused():
     with pytest.raises(ValueError, match="max_mb"):
         Disk("x", max_mb=0)

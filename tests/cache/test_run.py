@@ -37,7 +37,7 @@ def test_redo_ignores_the_shared_cache_but_not_the_entries_of_the_same_run(tmp_p
     assert get_numbers(cache, b"old") == {b"old": 1}
 
 
-def test_clear_removes_the_file_and_a_missing_run_folder_is_not_made(tmp_path):
+def test_clear_removes_the_file_and_a_missing_run_folder_is_not_created(tmp_path):
     cache = RunCache(tmp_path, Off())
     cache.put(SECTION, {b"a": make_entry(1)})
     assert (tmp_path / PROGRESS_FILE).exists()

@@ -43,28 +43,28 @@ def test_columns_are_read_by_name_in_any_order_delimiter_and_format(tmp_path, se
     names = [f"c {j}" for j in rng.permutation(6)]
     table = {name: [str(x) for x in rng.integers(0, 99, 8)] for name in names}
     table[names[0]] = [f"a, b; {x}" for x in range(8)]
-    wanted = [str(name) for name in rng.permutation(names)[:3]]
+    requested_columns = [str(name) for name in rng.permutation(names)[:3]]
     is_explicit = bool(seed % 2)
     path = tmp_path / "table.any"
     if seed % 3 == 0:
         typed = pd.DataFrame(table).assign(**{names[1]: rng.normal(size=8), names[2]: rng.integers(0, 9, 8) > 4})
         typed.loc[3, names[1]] = np.nan
         typed.to_parquet(path)
-        expected = {name: ["" if x != x else str(x) for x in typed[name].tolist()] for name in wanted}
-        table = Layout().read(path, wanted)
+        expected = {name: ["" if x != x else str(x) for x in typed[name].tolist()] for name in requested_columns}
+        table = Layout().read(path, requested_columns)
         assert table.describe_position(2) == f"{path}, row 3"
     else:
         delimiter = list(DELIMITERS)[seed % 4]
         write_csv(path, table, delimiter, header=seed % 3 == 1)
         columns = None if seed % 3 == 1 else names
         expected = pd.read_csv(path, sep=delimiter, dtype=str, names=columns, header=0 if columns is None else None)
-        expected = {name: expected[name].tolist() for name in wanted}
+        expected = {name: expected[name].tolist() for name in requested_columns}
         layout = Layout(
             columns, header=(columns is None) if is_explicit else None, delimiter=delimiter if is_explicit else None
         )
-        table = layout.read(path, wanted)
+        table = layout.read(path, requested_columns)
         assert table.describe_position(2) == f"{path}, line {3 + (columns is None)}"
-    assert table.cells == expected and list(table.cells) == wanted and len(table.row_numbers) == 8
+    assert table.cells == expected and list(table.cells) == requested_columns and len(table.row_numbers) == 8
 
 
 def test_equal_cells_are_stored_once(tmp_path):

@@ -302,7 +302,7 @@ def test_problems_of_the_data_are_reported_in_one_line_each(tmp_path):
     description = describe_file(tmp_path / "churn.csv", "churn")
     lines = description.warnings
     assert len(lines) == 6 and not any("\n" in line for line in lines)
-    for start, rest in [
+    for start, remainder in [
         ("churn: the labels 'Yes' (101 rows) and 'yes' (100 rows) differ by case only", "write them alike in the data"),
         ("age_2 has the same values as age.", "Remove one of them from features"),
         ("3 of 403 rows are copies of another row", "Remove them unless they are separate cases"),
@@ -310,7 +310,7 @@ def test_problems_of_the_data_are_reported_in_one_line_each(tmp_path):
         ("pay: 'Card' and 'card' differ by case only", "write them alike in the data"),
         ("size: numbers except 'big': not read as numbers.", "add it to missing"),
     ]:
-        assert any(line.startswith(start) and rest in line for line in lines), start
+        assert any(line.startswith(start) and remainder in line for line in lines), start
     # a copied row does not hide an identifier
     assert [column.name for column in description.excluded] == ["customer_id"]
     assert description.classes == ("no", "Yes", "yes")

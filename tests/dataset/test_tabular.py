@@ -65,8 +65,8 @@ def test_balance_is_without_replacement_and_splits_do_not_overlap(tmp_path):
 
 def test_fingerprint_depends_on_the_seed(tmp_path):
     write(tmp_path)
-    first, again, other = (make_table().load(tmp_path, seed) for seed in (0, 0, 1))
-    assert first.fingerprint == again.fingerprint != other.fingerprint
+    first, repetition, other = (make_table().load(tmp_path, seed) for seed in (0, 0, 1))
+    assert first.fingerprint == repetition.fingerprint != other.fingerprint
 
 
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=30))
@@ -87,15 +87,15 @@ def test_quartiles_assign_each_number_to_the_bin_of_its_name(numbers):
     st.lists(st.one_of(st.none(), st.integers(-50, 50), st.floats(-1e6, 1e6)), min_size=2, max_size=30),
     st.booleans(),
 )
-def test_numbers_equal_what_pandas_reads(numbers, as_integers):
+def test_numbers_equal_those_of_pandas(numbers, as_integers):
     """Codes ascend with the numbers, the last one is missing, and decoding restores the type of the file."""
     cells = ["" if n is None else str(int(n) if as_integers else n) for n in numbers]
     codes, feature, _ = Number().encode("x", [cell or None for cell in cells])
     expected = pd.read_csv(io.StringIO("x,y\n" + "".join(f"{cell},\n" for cell in cells)))["x"]
     if expected.notna().any():
         pd.testing.assert_series_equal(pd.Series(feature.numbers[codes], name="x"), expected, check_exact=True)
-    known = feature.numbers[: feature.missing_code]
-    assert (np.diff(known) > 0).all() and (feature.missing_code is None) == all(cells)
+    estimate = feature.numbers[: feature.missing_code]
+    assert (np.diff(estimate) > 0).all() and (feature.missing_code is None) == all(cells)
     assert len(set(feature.values)) == len(feature.values)
     for cell, code in zip(cells, codes, strict=True):
         assert feature.values[code] == "missing" if not cell else float(feature.values[code]) == float(cell)
@@ -143,7 +143,7 @@ def load_numbers(folder, rows=400, missing_share=0.1, **changes):
     return cells, make_table(**settings, **changes).load(folder, 0)
 
 
-def test_candidates_are_quantiles_and_missing_if_training_rows_have_it(tmp_path):
+def test_candidates_are_quantiles_and_missing_if_it_occurs_in_training(tmp_path):
     cells, data = load_numbers(tmp_path, missing=[-9, 0])
     train = [[cells[i][j] for i in data.train.ids] for j in range(3)]
     numbers = sorted(float(cell) for cell in train[0] if cell)
@@ -155,9 +155,9 @@ def test_candidates_are_quantiles_and_missing_if_training_rows_have_it(tmp_path)
     )
     assert gain.values == ("5", "9", "missing") and data.candidates[1].tolist() == [0, 1, 2]
     assert colour.values == ("x", "y", "missing") and data.candidates[2].tolist() == [0, 1, 2]
-    _, few = load_numbers(tmp_path, candidates=4, missing_share=0.0)
-    assert len(few.candidates[0]) == 4 and few.features[0].missing_code is None
-    assert few.candidates[1].tolist() == [0, 1, 2]
+    _, overrides = load_numbers(tmp_path, candidates=4, missing_share=0.0)
+    assert len(overrides.candidates[0]) == 4 and overrides.features[0].missing_code is None
+    assert overrides.candidates[1].tolist() == [0, 1, 2]
     only = load_numbers(tmp_path, rows=60, missing_share=1 / 60)[1]  # one or two rows
     for feature, codes, candidates in zip(only.features, only.train.codes.T, only.candidates, strict=True):
         assert (feature.missing_code in candidates) == (feature.missing_code in codes) and (
@@ -165,7 +165,7 @@ def test_candidates_are_quantiles_and_missing_if_training_rows_have_it(tmp_path)
         ).all()
 
 
-def test_decoded_rows_equal_what_pandas_reads(tmp_path):
+def test_decoded_rows_equal_those_of_pandas(tmp_path):
     _, data = load_numbers(tmp_path)
     expected = pd.read_csv(tmp_path / "toy.csv", names=["age", "gain", "colour", "label"], skipinitialspace=True)
     for split in (data.train, data.validation, data.test):
@@ -276,10 +276,14 @@ def test_rows_are_split_by_a_column(tmp_path):
     for name, letters in (("train", "ad"), ("validation", "b"), ("test", "c")):
         assert getattr(data, name).ids.tolist() == [i for i in range(60) if parts[i % 6] in letters]
     split = {"column": "part", "train": ["a", "b", "d"], "validation": 0.2, "test": "c"}
-    first, again, other = (make_table(columns=columns, split=split, balance=False).load(tmp_path, s) for s in (0, 0, 1))
+    first, repetition, other = (
+        make_table(columns=columns, split=split, balance=False).load(tmp_path, s) for s in (0, 0, 1)
+    )
     assert len(first.validation) == 10 and first.test.ids.tolist() == data.test.ids.tolist()
     assert sorted([*first.train.ids, *first.validation.ids]) == [i for i in range(60) if parts[i % 6] != "c"]
-    assert first.fingerprint == again.fingerprint and other.validation.ids.tolist() != first.validation.ids.tolist()
+    assert (
+        first.fingerprint == repetition.fingerprint and other.validation.ids.tolist() != first.validation.ids.tolist()
+    )
     del split["validation"]
     assert len(make_table(columns=columns, split=split, balance=False).load(tmp_path, 0).validation) == 5
     split["train"] = "a"

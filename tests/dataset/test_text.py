@@ -86,8 +86,8 @@ def test_empty_and_undecodable_lines_are_left_out(tmp_path):
 
 def test_partial_corpus_is_used_with_a_warning_if_no_complete_one_is_available(tmp_path, caplog):
     write_corpus(tmp_path)
-    with (tmp_path / "all.csv").open("w", newline="") as out:
-        table = csv.writer(out)
+    with (tmp_path / "all.csv").open("w", newline="") as output_path:
+        table = csv.writer(output_path)
         table.writerow(["text", "label", "source"])
         for i, sentence in enumerate(SENTENCES[5:35]):
             table.writerow([f" {sentence} ", int(i >= 15), "mine"])
@@ -279,16 +279,18 @@ def test_words_are_lower_case_and_punctuation_is_separate(text):
 
 def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
     write_table(tmp_path, "csv", [(i % 2, f"<br />{'word ' * (i % 7)}No. {i}<br/>") for i in range(60)])
-    whole = Text("mine", [TextTable(DataFile("mine.any"))], ["a", "b"], tokens="words")
-    part = replace(whole, max_tokens=3, sample=20)
-    data, again, other = (part.load(tmp_path, seed) for seed in (0, 0, 1))
+    result_of_all = Text("mine", [TextTable(DataFile("mine.any"))], ["a", "b"], tokens="words")
+    part = replace(result_of_all, max_tokens=3, sample=20)
+    data, repetition, other = (part.load(tmp_path, seed) for seed in (0, 0, 1))
     ids = np.sort(np.concatenate([split.ids for split in (data.train, data.validation, data.test)]))
-    assert len(set(ids)) == 20 and data.n_features == 3 and data.fingerprint == again.fingerprint != other.fingerprint
+    assert (
+        len(set(ids)) == 20 and data.n_features == 3 and data.fingerprint == repetition.fingerprint != other.fingerprint
+    )
     assert (data.origin["rows_read"], data.origin["rows_used"]) == (60, 20)
     for i, text, words in zip(data.train.ids, data.train.texts, data.split_words(data.train), strict=True):
         assert text == f"<br />{'word ' * (i % 7)}No. {i}<br/>"
         assert words == [*["word"] * (i % 7), "No", ".", str(i)][:3]
-    everything = whole.load(tmp_path, 0)
+    everything = result_of_all.load(tmp_path, 0)
     assert everything.n_features == 9 and everything.origin["rows_used"] == 60
 
 
@@ -362,9 +364,9 @@ def test_words_after_max_tokens_are_no_features_but_stay_in_the_text(tmp_path, c
     # whichever words are replaced, the rest of an explained text stays
     for codes, text in zip(data.test.codes, data.test.texts, strict=True):
         begins = ("  Good   film!", "good film ,", "Dull<br /><br />plot -", "İstanbul: dull")
-        (rest,) = (text.removeprefix(three) for three in begins if text.startswith(three))
+        (remainder,) = (text.removeprefix(three) for three in begins if text.startswith(three))
         for edited in product([False, True], repeat=3):
             row = np.where(edited, data.mask, codes)
             (decoded,) = data.decode(row[None])
-            assert all(edited) or decoded.endswith(rest)
+            assert all(edited) or decoded.endswith(remainder)
             assert decoded.count("<unk>") == sum(edited)

@@ -78,7 +78,7 @@ def test_workers_have_one_thread_each():
     assert [torch for *_, torch in results] == [1, None, None, None, None]
 
 
-def test_errors_of_workers_are_those_of_the_work():
+def test_errors_of_the_work_are_raised_by_the_executor():
     with pytest.raises(ValueError, match="no 0"):
         list(Local(2, 0.0).map(fail, None, [0, 1]))
     with pytest.raises(UserError, match="no 1"):
@@ -98,6 +98,6 @@ def test_a_worker_that_is_killed_is_a_failure_and_the_next_work_has_new_workers(
 @pytest.mark.parametrize(
     "setting", [{"n_jobs": 0}, {"n_jobs": -2}, {"n_jobs": 1.5}, {"n_jobs": True}, {"min_seconds": -1}]
 )
-def test_wrong_settings_are_named(setting):
+def test_invalid_settings_are_refused(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         Local(**setting)

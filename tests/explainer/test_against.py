@@ -14,12 +14,14 @@ from tests.problems import TRUTHS, draw_linear, make_batch, make_dataset, make_t
 def test_order_is_the_reverse_of_the_ground_truth(truth, dataset):
     model = draw_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told, reference = (one(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch) for one in (Against, Lr))
+    explanation, reference = (
+        first(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch) for first in (Against, Lr)
+    )
     for i, codes in enumerate(batch.codes):
-        many = int((codes != ABSENT).sum())
-        assert told.features[i, :many].tolist() == reference.features[i, :many][::-1].tolist()
-        assert np.array_equal(told.scores[i, :many], -reference.scores[i, :many][::-1])
-        assert (told.features[i, many:] < 0).all()
+        size = int((codes != ABSENT).sum())
+        assert explanation.features[i, :size].tolist() == reference.features[i, :size][::-1].tolist()
+        assert np.array_equal(explanation.scores[i, :size], -reference.scores[i, :size][::-1])
+        assert (explanation.features[i, size:] < 0).all()
 
 
 def test_reason_for_models_without_the_ground_truth():

@@ -46,16 +46,16 @@ def test_the_rules_and_their_samples_are_the_packages(
 ):
     n_coverage = 1 if stop_on_first else 200
     hit_rates = make_hit_rates(np.random.default_rng(seed), n_parts, kind)
-    theirs, ours = (Samples(seed, n_parts, hit_rates) for _ in range(2))
+    package_values, own_values = (Samples(seed, n_parts, hit_rates) for _ in range(2))
     expected = AnchorBaseBeam.anchor_beam(
-        theirs.draw_for_package, delta=delta, epsilon=tau, batch_size=batch_size, desired_confidence=threshold,
+        package_values.draw_for_package, delta=delta, epsilon=tau, batch_size=batch_size, desired_confidence=threshold,
         stop_on_first=stop_on_first, coverage_samples=n_coverage,
     )  # fmt: skip
     search = AnchorSearch(threshold, delta, tau, batch_size, stop_on_first)
-    coverage, _ = ours.draw([], n_coverage)
-    rule = search.find(ours.draw, coverage)
+    coverage, _ = own_values.draw([], n_coverage)
+    rule = search.find(own_values.draw, coverage)
     assert rule == list(zip(expected["feature"], expected["precision"], strict=True))
-    assert ours.requests == theirs.requests
+    assert own_values.requests == package_values.requests
 
 
 def test_these_problems_have_rules_of_several_parts_and_of_none():

@@ -25,21 +25,23 @@ def test_scores_are_means_over_the_training_rows_with_the_feature(truth, dataset
     monkeypatch.setattr(constant, "_MAX_BATCH_ROWS", 7)
     model = draw_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = densify(ConstantScores(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.n_features)
+    explanation = densify(
+        ConstantScores(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.n_features
+    )
     train = dataset.train.codes
-    every = compute_importance(truth, model, dataset, train, predict_labels(model, train))
+    all_settings = compute_importance(truth, model, dataset, train, predict_labels(model, train))
     for j in range(dataset.n_features):
-        mean = np.mean([every[i, j] for i in range(len(train)) if train[i, j] != ABSENT])
-        there = batch.codes[:, j] != ABSENT
-        assert told[there, j] == pytest.approx(np.full(there.sum(), mean), abs=1e-9)
-        assert np.isnan(told[~there, j]).all()
+        mean = np.mean([all_settings[i, j] for i in range(len(train)) if train[i, j] != ABSENT])
+        is_present = batch.codes[:, j] != ABSENT
+        assert explanation[is_present, j] == pytest.approx(np.full(is_present.sum(), mean), abs=1e-9)
+        assert np.isnan(explanation[~is_present, j]).all()
 
 
 def test_all_instances_of_a_table_have_the_same_order():
     dataset = make_dataset([3, 2, 4, 5], n=30)
     model = draw_linear(dataset, 1, 2)
-    told = ConstantScores(TRUTHS["shapley"]).fit(dataset, open_client(model))(make_batch(dataset, model))
-    assert (told.features == told.features[0]).all() and (np.diff(told.scores[0]) <= 0).all()
+    explanation = ConstantScores(TRUTHS["shapley"]).fit(dataset, open_client(model))(make_batch(dataset, model))
+    assert (explanation.features == explanation.features[0]).all() and (np.diff(explanation.scores[0]) <= 0).all()
     assert (
         "needs a logit" in ConstantScores(TRUTHS["shapley"]).not_applicable_reason(ModelSpec(dataset, BlackBox))
         and ConstantScores.is_control

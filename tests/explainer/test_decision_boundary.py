@@ -38,7 +38,7 @@ def test_explanation_is_the_best_of_the_samples(problem, max_edits):
     """Each rule of the method, checked on the samples one by one."""
     dataset, model = problem
     explainer = DecisionBoundary(n_samples=60, max_edits=max_edits)
-    batch, told = explain(explainer, dataset, model)
+    batch, explanation = explain(explainer, dataset, model)
     for i, row in enumerate(dataset.test.codes):
         samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
         flips = []
@@ -50,7 +50,7 @@ def test_explanation_is_the_best_of_the_samples(problem, max_edits):
             if (logit(model, sample) > 0) != (logit(model, row) > 0):
                 gap = sum(((model.tables[j][sample[j]] - model.tables[j][row[j]]) ** 2).sum() for j in edited)
                 flips.append((len(edited), gap, edited, sample))
-        named = told.features[i][told.features[i] != NO_FEATURE].tolist()
+        named = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
         if not flips:
             assert named == []
             continue
@@ -61,24 +61,24 @@ def test_explanation_is_the_best_of_the_samples(problem, max_edits):
         sign = 1 if logit(model, row) > 0 else -1
         drops = []
         for j in named:
-            alone = row.copy()
-            alone[j] = sample[j]
-            drops.append(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, alone))))
+            single = row.copy()
+            single[j] = sample[j]
+            drops.append(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, single))))
         if len(choices) == 1:
-            assert told.scores[i][: len(named)] == pytest.approx(drops)
+            assert explanation.scores[i][: len(named)] == pytest.approx(drops)
             assert (np.diff(drops) <= 1e-12).all()
 
 
-def test_values_of_one_way_features_are_drawn_from_those_permitted():
+def test_values_of_constrained_features_are_drawn_from_allowed_values():
     dataset = make_mixed(5, n=300, categories=0, numbers=1, missing=0.2)
     number, frequency = dataset.features[0], dataset.frequencies[0]
     rng = np.random.default_rng(0)
-    for way, beyond in (("up", np.arange(len(frequency)) > 40), ("down", np.arange(len(frequency)) < 40)):
-        another = _prepare_distribution(replace(dataset, features=(replace(number, allowed_change=way),)))
-        drawn = np.bincount(another(0, 40, rng.random(40_000)), minlength=len(frequency)) / 40_000
+    for removal, beyond in (("up", np.arange(len(frequency)) > 40), ("down", np.arange(len(frequency)) < 40)):
+        another = _prepare_distribution(replace(dataset, features=(replace(number, allowed_change=removal),)))
+        draws = np.bincount(another(0, 40, rng.random(40_000)), minlength=len(frequency)) / 40_000
         expected = np.where(beyond & (np.arange(len(frequency)) != number.missing_code), frequency, 0)
-        assert np.abs(drawn - expected / expected.sum()).max() < 0.01
-        end = number.missing_code - 1 if way == "up" else 0
+        assert np.abs(draws - expected / expected.sum()).max() < 0.01
+        end = number.missing_code - 1 if removal == "up" else 0
         assert (another(0, end, rng.random(9)) == end).all()
         assert (another(0, number.missing_code, rng.random(9)) == number.missing_code).all()
 
@@ -86,8 +86,8 @@ def test_values_of_one_way_features_are_drawn_from_those_permitted():
 def test_explanation_is_empty_if_no_feature_may_change():
     dataset = make_dataset([3, 3])
     still = replace(dataset, features=tuple(replace(feature, allowed_change="none") for feature in dataset.features))
-    _, told = explain(DecisionBoundary(), still, make_linear(dataset))
-    assert (told.top_k(2) == NO_FEATURE).all()
+    _, explanation = explain(DecisionBoundary(), still, make_linear(dataset))
+    assert (explanation.top_k(2) == NO_FEATURE).all()
 
 
 def test_only_relevant_feature_is_selected():
@@ -96,24 +96,24 @@ def test_only_relevant_feature_is_selected():
     weights = np.zeros_like(model.weights)
     weights[1] = [1.0, 0.0]
     tables = tuple(np.array([[-1.0, 0], [2.0, 0], [-3.0, 0]]) for _ in range(3))
-    _, told = explain(DecisionBoundary(), dataset, type(model)(0.0, weights, tables, model.means))
-    assert told.top_k(1).ravel().tolist() == [1] * 40
-    assert told.features.shape[1] == 1
+    _, explanation = explain(DecisionBoundary(), dataset, type(model)(0.0, weights, tables, model.means))
+    assert explanation.top_k(1).ravel().tolist() == [1] * 40
+    assert explanation.features.shape[1] == 1
 
 
 def test_explanation_is_empty_without_a_flip():
     dataset = make_dataset([3, 3])
-    _, told = explain(DecisionBoundary(n_samples=50), dataset, make_linear(dataset, bias=100.0))
-    assert (told.top_k(2) == NO_FEATURE).all()
+    _, explanation = explain(DecisionBoundary(n_samples=50), dataset, make_linear(dataset, bias=100.0))
+    assert (explanation.top_k(2) == NO_FEATURE).all()
 
 
 def test_values_are_drawn_from_the_training_distribution_without_the_instances_own():
     frequency = np.array([0.1, 0.5, 0.0, 0.4])
     rng = np.random.default_rng(0)
     for own in (0, 1, 3):
-        drawn = np.bincount(_draw_other_value(own, np.cumsum(frequency), 3, rng.random(40_000)), minlength=4) / 40_000
+        draws = np.bincount(_draw_other_value(own, np.cumsum(frequency), 3, rng.random(40_000)), minlength=4) / 40_000
         expected = np.where(np.arange(4) == own, 0, frequency) / (1 - frequency[own])
-        assert np.abs(drawn - expected).max() < 0.01
+        assert np.abs(draws - expected).max() < 0.01
 
 
 @given(problems(n=5), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
@@ -125,25 +125,25 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
 
     explainer = DecisionBoundary(n_samples=60)
     batch = make_batch(dataset, model)
-    told = explainer.fit(dataset, open_client(Black(), access))(batch)
+    explanation = explainer.fit(dataset, open_client(Black(), access))(batch)
     for i, row in enumerate(batch.codes):
         samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
         flips = samples[predict_labels(model, samples) != batch.labels[i]]
-        named = told.features[i][told.features[i] != NO_FEATURE].tolist()
+        named = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
         if not len(flips):
             assert named == []
             continue
         best = min(flips, key=lambda sample: (sample != row).sum())  # the first of equal ones
         assert set(named) == set(np.flatnonzero(best != row))
-        for j, score in zip(named, told.scores[i], strict=False):
-            alone = row.copy()
-            alone[j] = best[j]
+        for j, score in zip(named, explanation.scores[i], strict=False):
+            single = row.copy()
+            single[j] = best[j]
             if access == Access.LABEL:  # those that flip alone come first
-                assert score == float(predict_labels(model, alone[None])[0] != batch.labels[i])
+                assert score == float(predict_labels(model, single[None])[0] != batch.labels[i])
             else:
                 sign = 1 if batch.labels[i] == 1 else -1
-                assert score == pytest.approx(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, alone))))
-        assert (np.diff(told.scores[i][: len(named)]) <= 1e-12).all()
+                assert score == pytest.approx(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, single))))
+        assert (np.diff(explanation.scores[i][: len(named)]) <= 1e-12).all()
 
 
 def test_access_is_the_highest_that_the_model_supports():
@@ -156,8 +156,10 @@ def test_access_is_the_highest_that_the_model_supports():
             raise AssertionError
 
     dataset = make_dataset([3, 3])
-    asked = {kind: DecisionBoundary().choose_access(ModelSpec(dataset, kind)) for kind in (Silent, Black, LinearModel)}
-    assert asked == {Silent: Access.LABEL, Black: Access.PROBABILITY, LinearModel: Access.GRADIENT}
+    queries = {
+        kind: DecisionBoundary().choose_access(ModelSpec(dataset, kind)) for kind in (Silent, Black, LinearModel)
+    }
+    assert queries == {Silent: Access.LABEL, Black: Access.PROBABILITY, LinearModel: Access.GRADIENT}
     assert DecisionBoundary().not_applicable_reason(ModelSpec(dataset, Silent)) is None
 
 

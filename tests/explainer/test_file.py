@@ -44,8 +44,8 @@ def kept(tmp_path, frame, name="shap.csv", **options):
 
 def explained(settings, dataset=DATASET, rows=slice(None)):
     settings.check(ModelSpec(dataset, LinearModel))
-    (one,) = settings.expand("file").values()
-    return one.fit(dataset, open_client(MODEL, Access.NOTHING))(make_batch(dataset, MODEL, rows=rows))
+    (first,) = settings.expand("file").values()
+    return first.fit(dataset, open_client(MODEL, Access.NOTHING))(make_batch(dataset, MODEL, rows=rows))
 
 
 def by_hand(scores, order):
@@ -58,17 +58,17 @@ def by_hand(scores, order):
 @pytest.mark.parametrize("name", ["shap.csv", "shap.tsv", "shap.parquet"])
 @pytest.mark.parametrize("form", [wide, long])
 def test_long_and_wide_tables_give_the_same_explanations(tmp_path, form, name, order):
-    told = explained(File(kept(tmp_path, form().sample(frac=1, random_state=1), name), order=order))
-    assert told.features.tolist() == by_hand(SCORES, order)
-    assert told.scores == pytest.approx(np.take_along_axis(SCORES, told.features, axis=1))
+    explanation = explained(File(kept(tmp_path, form().sample(frac=1, random_state=1), name), order=order))
+    assert explanation.features.tolist() == by_hand(SCORES, order)
+    assert explanation.scores == pytest.approx(np.take_along_axis(SCORES, explanation.features, axis=1))
 
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(-3, 3)), min_size=3, max_size=3), min_size=12, max_size=12))
 def test_features_without_a_score_are_left_out_of_the_ranking(rows):
     scores = np.array([[np.nan if cell is None else cell for cell in row] for row in rows], dtype=float)
     with tempfile.TemporaryDirectory() as folder:
-        told = explained(File(kept(Path(folder), wide(scores))))
-    for features, row in zip(told.features, by_hand(scores, "signed"), strict=True):
+        explanation = explained(File(kept(Path(folder), wide(scores))))
+    for features, row in zip(explanation.features, by_hand(scores, "signed"), strict=True):
         assert [j for j in features if j != NO_FEATURE] == row
 
 
@@ -90,8 +90,8 @@ def test_each_file_is_an_explainer_with_the_name_of_the_file(tmp_path):
     (tmp_path / "more" / "notes.txt").write_text("not a table")
     members = File([*paths[:2], str(tmp_path / "more")], order="absolute").expand("file")
     assert list(members) == ["shap", "my_values_v2_", "x", "y"]
-    assert [one.title for one in members.values()] == ["shap", "my values (v2)", "x", "y"]
-    assert all(one.order == "absolute" for one in members.values())
+    assert [first.title for first in members.values()] == ["shap", "my values (v2)", "x", "y"]
+    assert all(first.order == "absolute" for first in members.values())
     assert list(File(str(tmp_path / "more")).expand("file")) == ["x", "y"]
     with pytest.raises(ValueError, match=r"two files would be called shap, the second is .*shap\.parquet"):
         File([paths[0], kept(tmp_path, wide(), "shap.parquet")]).expand("file")
@@ -113,10 +113,10 @@ def test_file_with_the_name_of_another_explainer_is_refused(tmp_path):
 
 def test_changed_content_changes_the_fingerprint_and_the_explanations(tmp_path):
     path = kept(tmp_path, wide())
-    before, told = hash_component(File(path)), explained(File(path)).features
+    before, explanation = hash_component(File(path)), explained(File(path)).features
     kept(tmp_path, wide(-SCORES * 3))
     assert hash_component(File(path)) != before is not None
-    assert (explained(File(path)).features != told).any()
+    assert (explained(File(path)).features != explanation).any()
 
 
 def cell(frame, row, column, value):
@@ -159,9 +159,9 @@ def test_invalid_lines_are_counted_and_refused_or_left_out(tmp_path, place, name
                 explained(skips, rows=slice(row, row + 1))
         else:
             assert len(explained(skips, rows=slice(row, row + 1))) == 1
-    told = explained(skips, rows=slice(5, 6))
+    explanation = explained(skips, rows=slice(5, 6))
     named = {0, 1, 2} - ({1} if "F1" in frame else set())
-    assert set(told.features[0].tolist()) - {NO_FEATURE} == named
+    assert set(explanation.features[0].tolist()) - {NO_FEATURE} == named
 
 
 def test_instances_that_are_missing_are_not_explained(tmp_path):
@@ -172,17 +172,17 @@ def test_instances_that_are_missing_are_not_explained(tmp_path):
 
 
 def test_rows_of_other_splits_are_ignored(tmp_path):
-    more = pd.concat([wide(), wide().assign(instance=DATASET.train.ids)])
-    assert explained(File(kept(tmp_path, more))).features.tolist() == by_hand(SCORES, "signed")
+    extra = pd.concat([wide(), wide().assign(instance=DATASET.train.ids)])
+    assert explained(File(kept(tmp_path, extra))).features.tolist() == by_hand(SCORES, "signed")
 
 
 def test_scores_behind_the_end_of_a_text_are_refused(tmp_path):
     texts = make_dataset([3, 4, 2], n=12, absent=0.4)
-    there = texts.test.codes != ABSENT
-    scores = np.where(there, SCORES, np.nan)
-    told = explained(File(kept(tmp_path, wide(scores))), texts)
-    assert ((told.features != NO_FEATURE).sum(axis=1) == there.sum(axis=1)).all()
-    row = int(np.flatnonzero(~there.all(axis=1))[0])
+    is_present = texts.test.codes != ABSENT
+    scores = np.where(is_present, SCORES, np.nan)
+    explanation = explained(File(kept(tmp_path, wide(scores))), texts)
+    assert ((explanation.features != NO_FEATURE).sum(axis=1) == is_present.sum(axis=1)).all()
+    row = int(np.flatnonzero(~is_present.all(axis=1))[0])
     with pytest.raises(NotExplained, match="behind the end of the text"):
         explained(File(kept(tmp_path, wide(), "b.csv")), texts, slice(row, row + 1))
 
@@ -209,8 +209,8 @@ def test_files_that_are_not_tables_of_scores_are_refused(tmp_path, name, body, m
 
 def test_table_without_lines_has_no_instances(tmp_path):
     for frame in (wide()[:0], long()[:0]):
-        told = read_scores(tmp_path / kept(tmp_path, frame), DATASET)
-        assert len(told.instances) == 0 and not told.problems
+        explanation = read_scores(tmp_path / kept(tmp_path, frame), DATASET)
+        assert len(explanation.instances) == 0 and not explanation.problems
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_table_without_lines_has_no_instances(tmp_path):
         ({"path": []}, "path must be given"),
         ({"path": [1]}, "path must be given"),
         ({"path": "a.csv", "order": "random"}, "order must be one of signed, absolute"),
-        ({"path": "a.csv", "bad": "keep"}, "bad must be one of refuse, skip"),
+        ({"path": "a.csv", "invalid_lines": "keep"}, "invalid_lines must be one of refuse, skip"),
     ],
 )
 def test_message_names_the_invalid_setting(settings, message):

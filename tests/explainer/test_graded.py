@@ -22,25 +22,25 @@ def test_level_returns_the_ground_truth_with_its_probability_else_a_random_order
     model = make_linear(dataset)
     truth = explain(Lr(SIGNED), dataset, model, "lr").features
     for share in (1.0, 0.6, 0.0):
-        found = explain(GradedControl(SIGNED, share), dataset, model, f"graded_{share}").features
-        assert (np.sort(found, axis=1) == np.arange(5)).all()
-        first = (found[:, 0] == truth[:, 0]).mean()
+        result = explain(GradedControl(SIGNED, share), dataset, model, f"graded_{share}").features
+        assert (np.sort(result, axis=1) == np.arange(5)).all()
+        first = (result[:, 0] == truth[:, 0]).mean()
         assert first == pytest.approx(share + (1 - share) / 5, abs=0.025)
-        whole = (found == truth).all(axis=1).mean()  # the ranking of the truth, not only its first feature
-        assert whole == pytest.approx(share + (1 - share) / 120, abs=0.025)
-        others = found[found[:, 0] != truth[:, 0]]
+        result_of_all = (result == truth).all(axis=1).mean()  # the ranking of the truth, not only its first feature
+        assert result_of_all == pytest.approx(share + (1 - share) / 120, abs=0.025)
+        other_values = result[result[:, 0] != truth[:, 0]]
         if share < 1:  # what is not true is uniform among the rest: each place is as likely
-            places = (others[:, 0][:, None] == truth[found[:, 0] != truth[:, 0]]).mean(axis=0)
+            places = (other_values[:, 0][:, None] == truth[result[:, 0] != truth[:, 0]]).mean(axis=0)
             assert places[1:] == pytest.approx(np.full(4, 0.25), abs=0.035)
 
 
 def test_levels_are_independent():
     dataset = make_dataset([3] * 4, n=4000)
     model = make_linear(dataset)
-    one, two = (
+    one, second = (
         explain(GradedControl(SIGNED, 0.0), dataset, model, f"graded_{name}").features[:, 0] for name in ("0", "0.5")
     )
-    assert (one == two).mean() == pytest.approx(0.25, abs=0.03)
+    assert (one == second).mean() == pytest.approx(0.25, abs=0.03)
 
 
 def test_levels_are_equally_spaced():
@@ -95,10 +95,10 @@ def test_agreement_with_the_known_order_grows_with_the_number_of_instances(toy, 
         text = (find_only_run(cwd) / "tables.md").read_text()
         assert "Truth 0.8" in text and "Graded: 6 control explainers that select the features of shapley" in text
         # the explainers' own table and ranks are what they are without a ladder
-        alone = tmp_path / f"{size}-alone"
-        alone.mkdir()
-        toy.run("explainer=[random,lr]", f"n_explain={size}", "resamples=200", cwd=alone)
-        without = pd.read_csv(find_only_run(alone) / "metrics.csv")
+        single = tmp_path / f"{size}-alone"
+        single.mkdir()
+        toy.run("explainer=[random,lr]", f"n_explain={size}", "resamples=200", cwd=single)
+        without = pd.read_csv(find_only_run(single) / "metrics.csv")
         pd.testing.assert_frame_equal(
             metrics[metrics["quality_level"].isna()].reset_index(drop=True),
             without,

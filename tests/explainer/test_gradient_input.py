@@ -19,34 +19,37 @@ from tests.problems import (
 )
 
 
-@pytest.mark.parametrize("way", ["zero", "mean", "marginal", "mask"])
-def test_captum_called_by_hand_gives_the_same(way):
+@pytest.mark.parametrize("removal", ["zero", "mean", "marginal", "mask"])
+def test_captum_called_by_hand_gives_the_same(removal):
     captum = pytest.importorskip("captum.attr")
-    dataset = make_text(width=5, words=9, n=30, seed=1) if way == "mask" else make_dataset([3, 2, 4, 3], n=30, seed=1)
+    dataset = (
+        make_text(width=5, words=9, n=30, seed=1) if removal == "mask" else make_dataset([3, 2, 4, 3], n=30, seed=1)
+    )
     model, batch = bent(dataset)
-    told = densify(
-        GradientInput(ALL_REMOVALS, way).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
+    explanation = densify(
+        GradientInput(ALL_REMOVALS, removal).fit(dataset, open_client(model, Access.GRADIENT))(batch),
+        dataset.n_features,
     )
     for i, codes in enumerate(batch.codes):
         forward = against_the_others(model, int(batch.labels[i]))
-        whole, starts, weights = by_hand(dataset, model, codes, way)
-        vectors = torch.as_tensor(whole)[None].requires_grad_()
-        if way == "zero":
+        embeddings, starts, weights = by_hand(dataset, model, codes, removal)
+        vectors = torch.as_tensor(embeddings)[None].requires_grad_()
+        if removal == "zero":
             expected = captum.InputXGradient(forward).attribute(vectors).detach().numpy()[0].sum(axis=1)
         else:
             gradient = captum.Saliency(forward).attribute(vectors, abs=False).numpy()[0]
-            expected = sum(w * (gradient * (whole - s)).sum(axis=1) for s, w in zip(starts, weights, strict=True))
-        there = codes != ABSENT
-        assert told[i][there] == pytest.approx(np.asarray(expected)[there], abs=1e-9)
+            expected = sum(w * (gradient * (embeddings - s)).sum(axis=1) for s, w in zip(starts, weights, strict=True))
+        is_present = codes != ABSENT
+        assert explanation[i][is_present] == pytest.approx(np.asarray(expected)[is_present], abs=1e-9)
 
 
-def test_on_the_white_box_it_is_truth_signed():
+def test_scores_on_the_white_box_equal_truth_signed():
     for dataset in (make_dataset([3, 4, 2], n=40), make_text(n=40)):
         model = draw_linear(dataset, 2, 3)
         batch = make_batch(dataset, model)
-        there = batch.codes != ABSENT
-        told = densify(
+        is_present = batch.codes != ABSENT
+        explanation = densify(
             GradientInput(ALL_REMOVALS).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
         )
         expected = compute_importance("signed", model, dataset, batch.codes, batch.labels)
-        assert told[there] == pytest.approx(expected[there], abs=1e-9)
+        assert explanation[is_present] == pytest.approx(expected[is_present], abs=1e-9)

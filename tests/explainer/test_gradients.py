@@ -56,42 +56,42 @@ def against_the_others(model, label):
     return forward
 
 
-def by_hand(dataset, model, codes, way):
+def by_hand(dataset, model, codes, removal):
     """The embeddings of an instance, and of what stands in its place, with weights."""
-    whole = np.stack([model.embed_values(j, codes[j : j + 1])[0] for j in range(dataset.n_features)])
-    if way == "zero":
-        starts, weights = [np.zeros_like(whole)], [1.0]
-    elif way == "mean":
+    embeddings = np.stack([model.embed_values(j, codes[j : j + 1])[0] for j in range(dataset.n_features)])
+    if removal == "zero":
+        starts, weights = [np.zeros_like(embeddings)], [1.0]
+    elif removal == "mean":
         means = [f @ t for f, t in zip(dataset.frequencies, model.tables, strict=True)]
         starts, weights = [np.stack(means)], [1.0]
-    elif way == "mask":
+    elif removal == "mask":
         starts, weights = [np.stack([table[dataset.mask] for table in model.tables])], [1.0]
     else:
         rows, weights = ALL_REMOVALS["marginal"].fit(dataset, None).sample(np.arange(dataset.n_features))
         starts = [np.stack([t[v] for t, v in zip(model.tables, row, strict=True)]) for row in rows]
-    there = (codes != ABSENT)[:, None]
-    return whole, [np.where(there, start, 0.0) for start in starts], weights
+    is_present = (codes != ABSENT)[:, None]
+    return embeddings, [np.where(is_present, start, 0.0) for start in starts], weights
 
 
 @pytest.mark.parametrize("explainer", BOTH)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_model_of_several_classes_that_tells_probabilities_alone_is_explained_by_their_logarithm(explainer, seed):
+def test_model_without_logits_is_explained_by_log_probabilities(explainer, seed):
     """Integrated gradients sum to the difference that they explain; gradient times input is a difference quotient."""
     dataset = make_dataset([3, 2, 4, 5], n=30, seed=seed)
     model, batch = bent(dataset)
-    told = densify(explainer(ALL_REMOVALS, "zero").fit(dataset, open_client(model, Access.GRADIENT))(batch), 4)
+    explanation = densify(explainer(ALL_REMOVALS, "zero").fit(dataset, open_client(model, Access.GRADIENT))(batch), 4)
     for i, codes in enumerate(batch.codes):
         forward = against_the_others(model, int(batch.labels[i]))
-        whole, (start,), _ = by_hand(dataset, model, codes, "zero")
-        ends = forward(torch.as_tensor(np.stack([whole, start]))).numpy()
+        embeddings, (start,), _ = by_hand(dataset, model, codes, "zero")
+        ends = forward(torch.as_tensor(np.stack([embeddings, start]))).numpy()
         if explainer is IntegratedGradients:
-            assert told[i].sum() == pytest.approx(ends[0] - ends[1], abs=1e-6)
+            assert explanation[i].sum() == pytest.approx(ends[0] - ends[1], abs=1e-6)
             continue
         for j in range(4):
-            near = np.stack([whole, whole])
+            near = np.stack([embeddings, embeddings])
             near[:, j] *= np.array([[1 + 1e-5], [1 - 1e-5]])
             up, down = forward(torch.as_tensor(near)).numpy()
-            assert told[i, j] == pytest.approx((up - down) / 2e-5, abs=1e-6)
+            assert explanation[i, j] == pytest.approx((up - down) / 2e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("explainer", BOTH)
@@ -99,8 +99,8 @@ def test_a_removal_that_does_not_apply_is_refused(explainer):
     table = make_dataset([3, 2])
     with pytest.raises(ValueError, match=r"removal=mask: toy has no mask token. Use removal=auto"):
         explainer(ALL_REMOVALS, "mask").check(ModelSpec(table, LinearModel))
-    for way in ("auto", "zero", "mean", "marginal"):
-        explainer(ALL_REMOVALS, way).check(ModelSpec(table, LinearModel))
+    for removal in ("auto", "zero", "mean", "marginal"):
+        explainer(ALL_REMOVALS, removal).check(ModelSpec(table, LinearModel))
     reason = explainer(ALL_REMOVALS).not_applicable_reason(ModelSpec(table, BlackBox))
     assert "needs gradients in the embeddings" in reason
     with pytest.raises(ValueError, match="removal must be one of"):

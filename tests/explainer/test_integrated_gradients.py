@@ -20,35 +20,39 @@ from tests.problems import (
 
 
 @pytest.mark.parametrize("steps", [50, 7])
-@pytest.mark.parametrize("way", ["zero", "mean", "marginal", "mask"])
-def test_captum_called_by_hand_gives_the_same(way, steps):
+@pytest.mark.parametrize("removal", ["zero", "mean", "marginal", "mask"])
+def test_captum_called_by_hand_gives_the_same(removal, steps):
     captum = pytest.importorskip("captum.attr")
-    dataset = make_text(width=5, words=9, n=30, seed=1) if way == "mask" else make_dataset([3, 2, 4, 3], n=30, seed=1)
+    dataset = (
+        make_text(width=5, words=9, n=30, seed=1) if removal == "mask" else make_dataset([3, 2, 4, 3], n=30, seed=1)
+    )
     model, batch = bent(dataset, 3)
-    told = densify(
-        IntegratedGradients(ALL_REMOVALS, way, steps).fit(dataset, open_client(model, Access.GRADIENT))(batch),
+    explanation = densify(
+        IntegratedGradients(ALL_REMOVALS, removal, steps).fit(dataset, open_client(model, Access.GRADIENT))(batch),
         dataset.n_features,
     )
     for i, codes in enumerate(batch.codes):
         package = captum.IntegratedGradients(against_the_others(model, int(batch.labels[i])))
-        whole, starts, weights = by_hand(dataset, model, codes, way)
-        many = torch.as_tensor(np.stack([whole] * len(starts)))
-        values = package.attribute(many, torch.as_tensor(np.stack(starts)), n_steps=steps).numpy().sum(axis=2)
-        there = codes != ABSENT
-        assert told[i][there] == pytest.approx((np.array(weights) @ values)[there], abs=1e-6)  # captum steps in float32
+        embeddings, starts, weights = by_hand(dataset, model, codes, removal)
+        size = torch.as_tensor(np.stack([embeddings] * len(starts)))
+        values = package.attribute(size, torch.as_tensor(np.stack(starts)), n_steps=steps).numpy().sum(axis=2)
+        is_present = codes != ABSENT
+        assert explanation[i][is_present] == pytest.approx(
+            (np.array(weights) @ values)[is_present], abs=1e-6
+        )  # captum steps in float32
 
 
 @pytest.mark.parametrize("dataset", [make_dataset([3, 4, 2], n=12), make_text(n=12)], ids=["table", "text"])
 def test_baseline_zero_gives_signed_and_mean_of_a_table_gives_shapley(dataset):
     model = draw_linear(dataset, 2, 3)
     batch = make_batch(dataset, model)
-    there = batch.codes != ABSENT
+    is_present = batch.codes != ABSENT
     pairs = {"zero": "signed"} if dataset.padded else {"zero": "signed", "auto": "shapley", "marginal": "shapley"}
-    for way, truth in pairs.items():
-        explain = IntegratedGradients(ALL_REMOVALS, way).fit(dataset, open_client(model, Access.GRADIENT))
-        told = densify(explain(batch), len(there[0]))
+    for removal, truth in pairs.items():
+        explain = IntegratedGradients(ALL_REMOVALS, removal).fit(dataset, open_client(model, Access.GRADIENT))
+        explanation = densify(explain(batch), len(is_present[0]))
         expected = compute_importance(truth, model, dataset, batch.codes, batch.labels)
-        assert told[there] == pytest.approx(expected[there], abs=1e-9)
+        assert explanation[is_present] == pytest.approx(expected[is_present], abs=1e-9)
 
 
 def test_a_prediction_that_is_as_sure_as_can_be_is_explained():
@@ -58,10 +62,12 @@ def test_a_prediction_that_is_as_sure_as_can_be_is_explained():
     batch = make_batch(dataset, model)
     assert (model.predict_positive(batch.codes).round(15) % 1 == 0).any()
     explain = IntegratedGradients(ALL_REMOVALS, "zero").fit(dataset, open_client(model, Access.GRADIENT))
-    told = densify(explain(batch), 3)
-    assert told == pytest.approx(compute_importance("signed", model, dataset, batch.codes, batch.labels), rel=1e-9)
+    explanation = densify(explain(batch), 3)
+    assert explanation == pytest.approx(
+        compute_importance("signed", model, dataset, batch.codes, batch.labels), rel=1e-9
+    )
 
 
-def test_bad_settings_are_named():
+def test_invalid_settings_are_refused():
     with pytest.raises(ValueError, match="steps must be a whole number"):
         IntegratedGradients(ALL_REMOVALS, steps=0)

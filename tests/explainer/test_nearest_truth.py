@@ -27,12 +27,12 @@ def nearest(dataset, row):
         if feature.numbers is None:
             apart += 2.0 * (row[j] != train[:, j])
             continue
-        others, own = feature.numbers[train[:, j]], feature.numbers[row[j]]
-        known = others[~np.isnan(others)]
-        middle = np.median(known)
-        usual = np.median(np.abs(known - middle)) or np.std(known)
-        apart += 2.0 * (np.isnan(own) != np.isnan(others))
-        a, b = (np.where(np.isnan(one), middle, one) for one in (own, others))
+        other_values, own = feature.numbers[train[:, j]], feature.numbers[row[j]]
+        estimate = other_values[~np.isnan(other_values)]
+        middle = np.median(estimate)
+        usual = np.median(np.abs(estimate - middle)) or np.std(estimate)
+        apart += 2.0 * (np.isnan(own) != np.isnan(other_values))
+        a, b = (np.where(np.isnan(first), middle, first) for first in (own, other_values))
         apart += ((a - b) / usual) ** 2
     return int(np.flatnonzero(apart <= apart.min() + 1e-12)[0])
 
@@ -44,12 +44,14 @@ def test_explanation_is_the_ground_truth_of_the_nearest_row_by_the_definition(da
     monkeypatch.setattr(nearest_truth, "_MAX_ARRAY_SIZE", 3 * len(dataset.train))
     model = draw_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = NearestTruth(TRUTHS["shapley"]).fit(dataset, open_client(model))(batch)
+    explanation = NearestTruth(TRUTHS["shapley"]).fit(dataset, open_client(model))(batch)
     rows = [nearest(dataset, row) for row in batch.codes]
     codes = dataset.train.codes[rows]
-    others = Batch(dataset.train.ids[rows], codes, predict_labels(model, codes), seed=0, component="x")
-    reference = Lr(TRUTHS["shapley"]).fit(dataset, open_client(model))(others)
-    assert np.array_equal(told.features, reference.features) and np.array_equal(told.scores, reference.scores)
+    other_values = Batch(dataset.train.ids[rows], codes, predict_labels(model, codes), seed=0, component="x")
+    reference = Lr(TRUTHS["shapley"]).fit(dataset, open_client(model))(other_values)
+    assert np.array_equal(explanation.features, reference.features) and np.array_equal(
+        explanation.scores, reference.scores
+    )
 
 
 def test_reason_for_texts_and_for_models_without_the_ground_truth():

@@ -31,8 +31,10 @@ def as_codes(dataset, rows):
     """The code of the nearest number, by looking at each."""
     codes = np.empty(rows.shape, dtype=np.int32)
     for j, feature in enumerate(dataset.features):
-        known = np.arange(len(feature.values)) if feature.numbers is None else np.nan_to_num(feature.numbers, nan=ABOVE)
-        codes[:, j] = np.abs(rows[:, j, None] - known).argmin(axis=1)
+        estimate = (
+            np.arange(len(feature.values)) if feature.numbers is None else np.nan_to_num(feature.numbers, nan=ABOVE)
+        )
+        codes[:, j] = np.abs(rows[:, j, None] - estimate).argmin(axis=1)
     return codes
 
 
@@ -40,11 +42,11 @@ class WithMissing(BaseDiscretizer):
     """Quartiles of what is not missing, and one more bin for what is."""
 
     def bins(self, data, labels):
-        told = []
+        explanation = []
         for j in self.to_discretize:
-            known = data[data[:, j] < ABOVE, j]
-            told.append([*np.percentile(known, [25, 50, 75]), ABOVE / 2])
-        return told
+            estimate = data[data[:, j] < ABOVE, j]
+            explanation.append([*np.percentile(estimate, [25, 50, 75]), ABOVE / 2])
+        return explanation
 
 
 def packages(dataset, missing):
@@ -63,7 +65,9 @@ def packages(dataset, missing):
 def test_lime_gives_the_packages_coefficients(seed, missing):
     dataset = make_mixed(seed, categories=2, numbers=3, missing=missing)
     model = make_linear(dataset, seed=seed, scale=1)
-    told = Lime(n_samples=400).fit(dataset, open_client(model))(make_batch(dataset, model, 7, "explainer.x", slice(6)))
+    explanation = Lime(n_samples=400).fit(dataset, open_client(model))(
+        make_batch(dataset, model, 7, "explainer.x", slice(6))
+    )
     for i, row in enumerate(dataset.test.codes[:6]):
         random = np.random.RandomState(draw_seed(make_stream(7, "explainer.x", int(dataset.test.ids[i]))))
         train, categories, discretizer = packages(dataset, missing)
@@ -75,15 +79,15 @@ def test_lime_gives_the_packages_coefficients(seed, missing):
             feature_selection="none",
             random_state=random,
         )
-        said = int(predict_labels(model, row[None])[0])
+        predicted_labels = int(predict_labels(model, row[None])[0])
         expected = package.explain_instance(
             as_numbers(dataset, row[None])[0],
             lambda rows: model.predict_proba(as_codes(dataset, rows)),
-            labels=(said,),
+            labels=(predicted_labels,),
             num_features=dataset.n_features,
             num_samples=400,
-        ).local_exp[said]
-        assert dict(zip(told.features[i], told.scores[i], strict=True)) == pytest.approx(
+        ).local_exp[predicted_labels]
+        assert dict(zip(explanation.features[i], explanation.scores[i], strict=True)) == pytest.approx(
             dict(expected), rel=0, abs=1e-8
         )
 
@@ -95,10 +99,10 @@ def test_a_bin_of_one_number_gives_that_number():
     codes[:30] = 2
     codes[30:][codes[30:] < 2] = 2
     table = bin_table(dataset)
-    drawn = table.draw_values(0, np.zeros(50, dtype=int), np.random.RandomState(0))
-    assert (drawn == 2).all() and table.get_bins(0)[2] == 0
-    theirs = table.discretizer.get_undiscretize_values(0, np.zeros(5, dtype=int))
-    assert np.abs(theirs).max() < 0.01 < abs(dataset.features[0].numbers[2])
+    draws = table.draw_values(0, np.zeros(50, dtype=int), np.random.RandomState(0))
+    assert (draws == 2).all() and table.get_bins(0)[2] == 0
+    package_values = table.discretizer.get_undiscretize_values(0, np.zeros(5, dtype=int))
+    assert np.abs(package_values).max() < 0.01 < abs(dataset.features[0].numbers[2])
 
 
 @given(st.integers(0, 500), st.sampled_from([0.0, 0.3]))
@@ -111,17 +115,17 @@ def test_bins_and_nearest_numbers_by_hand(seed, missing):
             assert j in table.categories
             continue
         train = dataset.train.codes[:, j]
-        known = feature.numbers[train[train != feature.missing_code]]
-        cuts = sorted(set(np.percentile(known, [25, 50, 75]))) if len(known) else []
+        estimate = feature.numbers[train[train != feature.missing_code]]
+        cuts = sorted(set(np.percentile(estimate, [25, 50, 75]))) if len(estimate) else []
         for code, bin_ in enumerate(table.get_bins(j)):
             if code != feature.missing_code:
                 assert bin_ == sum(cut < feature.numbers[code] for cut in cuts)
         if feature.missing_code is not None:
             assert (table.get_bins(j)[: feature.missing_code] < table.get_bins(j)[feature.missing_code]).all()
-        known = feature.numbers[: feature.missing_code]
-        asked = rng.uniform(known.min() - 1, known.max(), 30)
-        gaps = np.abs(asked[:, None] - known)
-        nearest = table.find_nearest(j, asked)
+        estimate = feature.numbers[: feature.missing_code]
+        queries = rng.uniform(estimate.min() - 1, estimate.max(), 30)
+        gaps = np.abs(queries[:, None] - estimate)
+        nearest = table.find_nearest(j, queries)
         assert (gaps[np.arange(30), nearest] == gaps.min(axis=1)).all()
 
 
@@ -130,7 +134,9 @@ def test_anchor_gives_the_packages_rule(seed, missing):
     dataset = make_mixed(seed, categories=2, numbers=3, missing=missing, n=60)
     model = make_linear(dataset, seed=seed, scale=1)
     settings = {"threshold": 0.9, "delta": 0.2, "tau": 0.3, "batch_size": 37}
-    told = Anchor(**settings).fit(dataset, open_client(model))(make_batch(dataset, model, 7, "explainer.x", slice(4)))
+    explanation = Anchor(**settings).fit(dataset, open_client(model))(
+        make_batch(dataset, model, 7, "explainer.x", slice(4))
+    )
     train, categories, discretizer = packages(dataset, missing)
     names = {j: list(dataset.features[j].values) for j in categories}
     for i, row in enumerate(dataset.test.codes[:4]):
@@ -141,11 +147,11 @@ def test_anchor_gives_the_packages_rule(seed, missing):
         rule = package.explain_instance(
             as_numbers(dataset, row[None])[0], lambda x: predict_labels(model, as_codes(dataset, x)), **settings
         )
-        named = told.features[i][told.features[i] != NO_FEATURE].tolist()
+        named = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
         assert named == list(dict.fromkeys(rule.features()))
         if named:
-            assert told.scores[i][len(named) - 1] == pytest.approx(rule.precision())
-    assert any((told.features[i] != NO_FEATURE).any() for i in range(4))
+            assert explanation.scores[i][len(named) - 1] == pytest.approx(rule.precision())
+    assert any((explanation.features[i] != NO_FEATURE).any() for i in range(4))
 
 
 def test_a_feature_with_two_bounds_is_selected_once():

@@ -88,45 +88,45 @@ def from_strings(texts):
 
 @pytest.mark.parametrize("explainer", ALL, ids=str)
 def test_repeated_words_are_separate_features(explainer):
-    told = explainer.fit(DATASET, open_client(MODEL, explainer.access))(batch())
-    for named, row in zip(told.features, DATASET.test.codes, strict=True):
+    explanation = explainer.fit(DATASET, open_client(MODEL, explainer.access))(batch())
+    for named, row in zip(explanation.features, DATASET.test.codes, strict=True):
         named = named[named != NO_FEATURE]
         assert len(set(named)) == len(named) and (row[named] != ABSENT).all()
     if not isinstance(explainer, Anchor | DecisionBoundary):
-        assert set(told.features[1][told.features[1] != NO_FEATURE]) == set(range(6))  # "good" twice
+        assert set(explanation.features[1][explanation.features[1] != NO_FEATURE]) == set(range(6))  # "good" twice
 
 
 @pytest.mark.parametrize("explainer", ALL, ids=str)
 def test_removed_words_do_not_shift_the_others(explainer):
     """Every row that an explainer asks about has a word or the mask at each token, and padding where padding was."""
-    seen = []
+    received = []
 
     class Spy(LinearModel):
         def predict_positive(self, codes):
-            seen.append(codes)
+            received.append(codes)
             return super().predict_positive(codes)
 
         def predict_edited(self, codes, features, rows, values):
-            seen.append(apply_edits(codes, features, rows, values))
+            received.append(apply_edits(codes, features, rows, values))
             return super().predict_edited(codes, features, rows, values)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     function = explainer.fit(DATASET, open_client(spy, explainer.access))
     for i in range(len(SENTENCES)):
-        seen.clear()
-        one = batch()
+        received.clear()
+        first = batch()
         function(make_batch(DATASET, MODEL, 3, "explainer.x", slice(i, i + 1)))
-        assert seen or isinstance(explainer, Random | Lr)
-        for rows in seen:
-            assert ((rows == ABSENT) >= (one.codes[i] == ABSENT)).all()
+        assert received or isinstance(explainer, Random | Lr)
+        for rows in received:
+            assert ((rows == ABSENT) >= (first.codes[i] == ABSENT)).all()
             if not isinstance(explainer, Omission):
-                assert ((rows == ABSENT) == (one.codes[i] == ABSENT)).all()
+                assert ((rows == ABSENT) == (first.codes[i] == ABSENT)).all()
             if isinstance(explainer, Lime | Anchor):
-                assert ((rows == one.codes[i]) | (rows == MASK)).all()
+                assert ((rows == first.codes[i]) | (rows == MASK)).all()
 
 
 def test_lime_gives_the_coefficients_of_the_package_on_strings():
-    told = Lime(n_samples=400, kernel_width=20.0).fit(DATASET, open_client(MODEL))(batch())
+    explanation = Lime(n_samples=400, kernel_width=20.0).fit(DATASET, open_client(MODEL))(batch())
     for i, sentence in enumerate(SENTENCES):
         label = int(batch().labels[i])
         package = LimeTextExplainer(
@@ -138,9 +138,9 @@ def test_lime_gives_the_coefficients_of_the_package_on_strings():
             return MODEL.predict_proba(from_strings(texts))
 
         expected = package.explain_instance(sentence, proba, labels=(label,), num_features=99, num_samples=400)
-        named = told.features[i][told.features[i] != NO_FEATURE]
-        ours = dict(zip(named.tolist(), told.scores[i], strict=False))
-        assert ours == pytest.approx({int(j): w for j, w in expected.local_exp[label]}, abs=1e-8)
+        named = explanation.features[i][explanation.features[i] != NO_FEATURE]
+        own_values = dict(zip(named.tolist(), explanation.scores[i], strict=False))
+        assert own_values == pytest.approx({int(j): w for j, w in expected.local_exp[label]}, abs=1e-8)
 
 
 class Token:
@@ -162,44 +162,44 @@ def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
     # the package sets room aside for 10,000 batches each time: small ones
     told_by = [Anchor(batch_size=10).fit(DATASET, open_client(MODEL, Access.LABEL))(batch(seed)) for seed in range(10)]
     for i in (0, 1, 2):
-        ours, theirs = {}, {}
-        for seed, told in enumerate(told_by):
-            rule = frozenset(told.features[i][told.features[i] != NO_FEATURE].tolist())
-            ours[rule] = ours.get(rule, 0) + 1
+        own_values, package_values = {}, {}
+        for seed, explanation in enumerate(told_by):
+            rule = frozenset(explanation.features[i][explanation.features[i] != NO_FEATURE].tolist())
+            own_values[rule] = own_values.get(rule, 0) + 1
             np.random.seed(seed)  # noqa: NPY002
-            found = package.explain_instance(
+            result = package.explain_instance(
                 SENTENCES[i], lambda t: predict_labels(MODEL, from_strings(t)), batch_size=10
             )
-            rule = frozenset(found.features())
-            theirs[rule] = theirs.get(rule, 0) + 1
-        overlap = sum(min(ours.get(rule, 0), theirs.get(rule, 0)) for rule in ours | theirs)
-        assert overlap >= 8 and frozenset() not in theirs, (i, ours, theirs)
+            rule = frozenset(result.features())
+            package_values[rule] = package_values.get(rule, 0) + 1
+        overlap = sum(min(own_values.get(rule, 0), package_values.get(rule, 0)) for rule in own_values | package_values)
+        assert overlap >= 8 and frozenset() not in package_values, (i, own_values, package_values)
 
 
 def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
     explainer = DecisionBoundary(n_samples=300, n_neighbours=2)
-    seen = []
+    received = []
 
     class Spy(LinearModel):
         def predict_positive(self, codes):
             if len(codes) in (300, 2000):  # the samples
-                seen.append(codes)
+                received.append(codes)
             return super().predict_positive(codes)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     explainer.fit(DATASET, open_client(spy, explainer.access))(batch())
     table = MODEL.tables[0]
-    for row, samples in zip(DATASET.test.codes, seen, strict=True):
+    for row, samples in zip(DATASET.test.codes, received, strict=True):
         for j, own in enumerate(row):
             if own == ABSENT:
                 continue
             gaps = [np.inf if w == own else np.linalg.norm(table[w] - table[own]) for w in range(MASK)]
             near = set(np.argsort(gaps)[:2].tolist())
             assert set(samples[:, j].tolist()) - {int(own)} == near
-    seen.clear()
+    received.clear()
     everything = DecisionBoundary(n_samples=2000, n_neighbours=99, max_edits=1)  # more than there are words
     everything.fit(DATASET, open_client(spy, everything.access))(batch())
-    for row, samples in zip(DATASET.test.codes, seen, strict=True):
+    for row, samples in zip(DATASET.test.codes, received, strict=True):
         assert ((samples != row).sum(axis=1) == 1).all()  # a word is never its own neighbour
         assert set(samples[:, 0].tolist()) | {int(row[0])} == set(range(MASK))
 
@@ -207,10 +207,10 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
 def test_texts_of_unknown_words_or_of_one_word_are_explained():
     codes = np.full((2, 8), ABSENT, dtype=np.int32)
     codes[0, :3], codes[1, 0] = MASK, 2
-    both = Batch(np.arange(2), codes, predict_labels(MODEL, codes), seed=0, component="x")
+    joined_pair = Batch(np.arange(2), codes, predict_labels(MODEL, codes), seed=0, component="x")
     for explainer in ALL:
-        told = explainer.fit(replace(DATASET), open_client(MODEL, explainer.access))(both)
-        assert set(told.features[1][told.features[1] != NO_FEATURE].tolist()) <= {0}
-        assert set(told.features[0][told.features[0] != NO_FEATURE].tolist()) <= {0, 1, 2}
+        explanation = explainer.fit(replace(DATASET), open_client(MODEL, explainer.access))(joined_pair)
+        assert set(explanation.features[1][explanation.features[1] != NO_FEATURE].tolist()) <= {0}
+        assert set(explanation.features[0][explanation.features[0] != NO_FEATURE].tolist()) <= {0, 1, 2}
         if not isinstance(explainer, Anchor | DecisionBoundary):
-            assert (told.features[0] != NO_FEATURE).sum() == 3
+            assert (explanation.features[0] != NO_FEATURE).sum() == 3

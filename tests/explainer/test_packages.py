@@ -27,7 +27,7 @@ def test_both_classes_are_predicted():
 
 @pytest.mark.parametrize("order", ["absolute", "signed"])
 def test_lime_gives_the_packages_coefficients(order):
-    told = Lime(n_samples=500, kernel_width=1.1, order=order).fit(DATASET, open_client(MODEL))(batch())
+    explanation = Lime(n_samples=500, kernel_width=1.1, order=order).fit(DATASET, open_client(MODEL))(batch())
     for i, row in enumerate(CODES):
         package = LimeTabularExplainer(
             DATASET.train.codes.astype(float),
@@ -44,42 +44,44 @@ def test_lime_gives_the_packages_coefficients(order):
             num_features=5,
             num_samples=500,
         ).local_exp[label]
-        assert dict(zip(told.features[i], told.scores[i], strict=True)) == pytest.approx(
+        assert dict(zip(explanation.features[i], explanation.scores[i], strict=True)) == pytest.approx(
             dict(expected), rel=0, abs=1e-8
         )
-        size = np.abs(told.scores[i]) if order == "absolute" else told.scores[i]
+        size = np.abs(explanation.scores[i]) if order == "absolute" else explanation.scores[i]
         assert (np.diff(size) <= 0).all()
         if order == "absolute":
-            assert told.features[i].tolist() == [j for j, _ in expected]
+            assert explanation.features[i].tolist() == [j for j, _ in expected]
 
 
 def test_lime_recovers_the_effects_of_a_nearly_linear_model():
     model = make_linear(DATASET, seed=4, scale=1)
     small = type(model)(model.bias / 40, model.weights / 40, model.tables, model.means / 40)
     codes = DATASET.test.codes[:20]
-    told = Lime(n_samples=4000).fit(DATASET, open_client(small))(make_batch(DATASET, small, 0, "l", slice(20)))
+    explanation = Lime(n_samples=4000).fit(DATASET, open_client(small))(make_batch(DATASET, small, 0, "l", slice(20)))
     for i, row in enumerate(codes):
         sign = 1 if predict_labels(small, codes)[i] else -1
-        for j, score in zip(told.features[i], told.scores[i], strict=True):
+        for j, score in zip(explanation.features[i], explanation.scores[i], strict=True):
             effects = small.compute_value_effects(j, 1)
-            others = DATASET.frequencies[j].copy()
-            others[row[j]] = 0
-            contrast = effects[row[j]] - others @ effects / others.sum()  # LIME compares with the other values
+            other_values = DATASET.frequencies[j].copy()
+            other_values[row[j]] = 0
+            contrast = (
+                effects[row[j]] - other_values @ effects / other_values.sum()
+            )  # LIME compares with the other values
             assert score == pytest.approx(sign * contrast / 4, abs=0.004)  # the sigmoid's slope at 0 is 1/4
 
 
 def test_anchor_gives_the_packages_rule():
     settings = {"threshold": 0.9, "delta": 0.2, "tau": 0.3, "batch_size": 37}
-    told = Anchor(**settings).fit(DATASET, open_client(MODEL))(batch())
+    explanation = Anchor(**settings).fit(DATASET, open_client(MODEL))(batch())
     names = {j: list(feature.values) for j, feature in enumerate(DATASET.features)}
     for i, row in enumerate(CODES):
         np.random.seed(draw_seed(make_stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
         package = AnchorTabularExplainer(["no", "yes"], [f"f{j}" for j in range(5)], DATASET.train.codes, names)
         rule = package.explain_instance(row, lambda x: predict_labels(MODEL, x.astype(np.int32)), **settings)
-        named = told.features[i][told.features[i] != NO_FEATURE].tolist()
+        named = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
         assert named == rule.features()
         if named:
-            assert told.scores[i][len(named) - 1] == pytest.approx(rule.precision())
+            assert explanation.scores[i][len(named) - 1] == pytest.approx(rule.precision())
 
 
 def test_lime_finds_the_part_of_many_values_as_of_few():
@@ -90,10 +92,10 @@ def test_lime_finds_the_part_of_many_values_as_of_few():
         assert (_find_interval(ends, points) == [sum(end <= point for end in ends) for point in points]).all()
 
 
-def test_anchor_of_a_model_that_always_says_the_same_is_empty():
+def test_anchor_of_a_constant_model_is_empty():
     constant = make_linear(DATASET, bias=1000.0)
-    told = Anchor().fit(DATASET, open_client(constant))(make_batch(DATASET, constant, 0, "a", slice(3)))
-    assert (told.top_k(1) == NO_FEATURE).all()
+    explanation = Anchor().fit(DATASET, open_client(constant))(make_batch(DATASET, constant, 0, "a", slice(3)))
+    assert (explanation.top_k(1) == NO_FEATURE).all()
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,6 @@ def test_anchor_of_a_model_that_always_says_the_same_is_empty():
         (lambda: Anchor(batch_size=0), "batch_size"),
     ],
 )
-def test_bad_settings_are_named(make, key):
+def test_invalid_settings_are_refused(make, key):
     with pytest.raises(ValueError, match=key):
         make()

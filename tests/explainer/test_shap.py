@@ -66,7 +66,7 @@ def asked(dataset, model, batch, i, background):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_permutation_gives_the_packages_values(name):
     dataset, model, batch = setting(name)
-    told = densify(
+    explanation = densify(
         Shap("permutation", 30, 5).fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features
     )
     for i, codes in enumerate(batch.codes):
@@ -74,34 +74,34 @@ def test_permutation_gives_the_packages_values(name):
         vary = int((rows != codes).any(axis=0).sum())
         package = shap.PermutationExplainer(function, shap.maskers.Independent(rows, max_samples=30), seed=seed)
         expected = package(codes[None], max_evals=5 * (2 * vary + 1), silent=True).values[0]
-        there = codes != ABSENT
-        assert told[i][there] == pytest.approx(expected[there], abs=1e-12)
+        is_present = codes != ABSENT
+        assert explanation[i][is_present] == pytest.approx(expected[is_present], abs=1e-12)
 
 
 @pytest.mark.parametrize(("name", "samples"), [*((name, None) for name in PROBLEMS), ("few", 300), ("many", 90)])
 def test_kernel_gives_the_packages_values(name, samples):
     dataset, model, batch = setting(name, 2)
     explainer = Shap("kernel", background=20, n_samples=samples)
-    told = densify(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features)
+    explanation = densify(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features)
     for i, codes in enumerate(batch.codes):
         function, rows, seed = asked(dataset, model, batch, i, coalitions.draw_background(dataset, 20, 0))
         np.random.seed(seed)  # noqa: NPY002
         package = shap.KernelExplainer(function, rows)
-        more = {} if samples is None else {"nsamples": samples}
-        expected = package.shap_values(codes[None].astype(float), l1_reg=0, silent=True, **more)[0]
-        there = codes != ABSENT
-        assert told[i][there] == pytest.approx(expected[there], abs=1e-9)
+        extra = {} if samples is None else {"nsamples": samples}
+        expected = package.shap_values(codes[None].astype(float), l1_reg=0, silent=True, **extra)[0]
+        is_present = codes != ABSENT
+        assert explanation[i][is_present] == pytest.approx(expected[is_present], abs=1e-9)
 
 
 def shapley(value, size):
     """By the definition: the mean gain over all orders."""
     scores = np.zeros(size)
     for j in range(size):
-        others = [one for one in range(size) if one != j]
-        for many in range(size):
-            weight = factorial(many) * factorial(size - many - 1) / factorial(size)
-            for some in combinations(others, many):
-                scores[j] += weight * (value({*some, j}) - value({*some}))
+        other_values = [first for first in range(size) if first != j]
+        for n_values in range(size):
+            weight = factorial(n_values) * factorial(size - n_values - 1) / factorial(size)
+            for subset in combinations(other_values, n_values):
+                scores[j] += weight * (value({*subset, j}) - value({*subset}))
     return scores
 
 
@@ -110,16 +110,16 @@ def test_all_sets_or_many_orders_give_the_shapley_value(algorithm):
     dataset = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
     model = draw_linear(dataset, 4, 2)
     batch = make_batch(dataset, model, rows=slice(3))
-    told = densify(Shap(algorithm, 15, 3000).fit(dataset, open_client(model, Access.PROBABILITY))(batch), 5)
+    explanation = densify(Shap(algorithm, 15, 3000).fit(dataset, open_client(model, Access.PROBABILITY))(batch), 5)
     rows = coalitions.draw_background(dataset, 15, 0)
     for i, codes in enumerate(batch.codes):
 
-        def value(some, codes=codes, label=int(batch.labels[i])):
+        def value(subset, codes=codes, label=int(batch.labels[i])):
             edited = rows.copy()
-            edited[:, [*some]] = codes[[*some]]
+            edited[:, [*subset]] = codes[[*subset]]
             return get_class_proba(model, edited, np.full(len(rows), label)).mean()
 
-        assert told[i] == pytest.approx(shapley(value, 5), abs=1e-10 if algorithm == "kernel" else 4e-3)
+        assert explanation[i] == pytest.approx(shapley(value, 5), abs=1e-10 if algorithm == "kernel" else 4e-3)
 
 
 def test_equal_rows_are_evaluated_once():
@@ -130,26 +130,26 @@ def test_equal_rows_are_evaluated_once():
     for codes in dataset.test.codes[:5]:
         door, features = open_client(model, Access.PROBABILITY), coalitions.find_differing_features(codes, rows)
         sets = rng.random((600, len(features))) < 0.5
-        told = coalitions.compute_set_values(door, codes, 1, rows, features, sets)
-        for found, own in zip(told, sets, strict=True):
+        explanation = coalitions.compute_set_values(door, codes, 1, rows, features, sets)
+        for result, own in zip(explanation, sets, strict=True):
             edited = rows.copy()
             edited[:, features[own]] = codes[features[own]]
-            assert found == pytest.approx(model.predict_positive(edited).mean(), abs=1e-12)
+            assert result == pytest.approx(model.predict_positive(edited).mean(), abs=1e-12)
         assert door._ledger.rows[LedgerKey("test")] < 0.5 * sets.shape[0] * len(rows)
 
 
 @pytest.mark.parametrize("name", ["few", "text"])
 def test_linear_is_the_contribution_to_the_logit_of_the_truth_shapley(name):
     dataset, model, batch = setting(name, 10)
-    told = densify(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
+    explanation = densify(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
     reference = compute_importance("shapley", model, dataset, batch.codes, batch.labels)
-    there = batch.codes != ABSENT
-    assert told[there] == pytest.approx(reference[there], abs=1e-9)
+    is_present = batch.codes != ABSENT
+    assert explanation[is_present] == pytest.approx(reference[is_present], abs=1e-9)
 
 
 def test_linear_is_the_packages_on_embeddings():
     dataset, model, batch = setting("numbers", 6)
-    told = densify(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
+    explanation = densify(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
 
     def embedded(codes):
         return np.concatenate([model.embed_values(j, codes[:, j]) for j in range(dataset.n_features)], axis=1)
@@ -157,7 +157,7 @@ def test_linear_is_the_packages_on_embeddings():
     masker = shap.maskers.Independent(embedded(dataset.train.codes), max_samples=1000)
     values = shap.LinearExplainer((model.weights.ravel(), model.bias), masker).shap_values(embedded(batch.codes))
     signs = np.where(batch.labels == 1, 1, -1)[:, None]
-    assert told == pytest.approx(signs * values.reshape(6, dataset.n_features, 3).sum(axis=2), abs=1e-9)
+    assert explanation == pytest.approx(signs * values.reshape(6, dataset.n_features, 3).sum(axis=2), abs=1e-9)
 
 
 CLASSIFIERS = {
@@ -186,8 +186,8 @@ def test_tree_equals_the_package_and_auto_uses_it_if_values_sum_to_the_probabili
     model, batch = trained(estimator, dataset)
     auto = densify(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.n_features)
     rows = coalitions.draw_background(dataset, 40, 0)
-    whole = model.predict_proba(batch.codes) - model.predict_proba(rows).mean(axis=0)
-    assert auto.sum(axis=1) == pytest.approx(whole[np.arange(6), batch.labels], abs=2e-4)
+    result_of_all = model.predict_proba(batch.codes) - model.predict_proba(rows).mean(axis=0)
+    assert auto.sum(axis=1) == pytest.approx(result_of_all[np.arange(6), batch.labels], abs=2e-4)
     if categories and not set(np.unique(model.encode(rows)[:, :2]).tolist()) <= {0.0, 1.0} and _native(model):
         expected = Shap("permutation", 40).fit(dataset, open_client(model, Access.PROBABILITY))(batch)
         assert auto == pytest.approx(
@@ -203,8 +203,8 @@ def test_tree_equals_the_package_and_auto_uses_it_if_values_sum_to_the_probabili
     package = shap.TreeExplainer(model.get_estimator(), masker, model_output="probability")
     values = np.asarray(package.shap_values(model.encode(batch.codes), check_additivity=False))
     for i, label in enumerate(batch.labels):
-        mine = values[i, :, label] if values.ndim == 3 else values[i] * (1 if label else -1)
-        expected = [mine[model.get_column_features() == j].sum() for j in range(dataset.n_features)]
+        own_file = values[i, :, label] if values.ndim == 3 else values[i] * (1 if label else -1)
+        expected = [own_file[model.get_column_features() == j].sum() for j in range(dataset.n_features)]
         assert auto[i] == pytest.approx(expected, abs=1e-9)
 
 
@@ -215,23 +215,23 @@ def test_trees_without_some_features_are_explained_by_the_others(hidden):
     dataset = make_mixed(4, n=80, categories=0, numbers=4)
     blind = [dataset.features[j].name for j in hidden]
     model, batch = trained(RandomForestClassifier(6, max_depth=4), dataset, blind=blind)
-    told = densify(Shap("tree", 20).fit(dataset, open_client(model))(batch), dataset.n_features)
+    explanation = densify(Shap("tree", 20).fit(dataset, open_client(model))(batch), dataset.n_features)
     rows = coalitions.draw_background(dataset, 20, 0)
     sets = [
-        frozenset(some)
-        for many in range(dataset.n_features + 1)
-        for some in combinations(range(dataset.n_features), many)
+        frozenset(subset)
+        for n_values in range(dataset.n_features + 1)
+        for subset in combinations(range(dataset.n_features), n_values)
     ]
     for i, codes in enumerate(batch.codes):
         edited = np.stack([rows] * len(sets))
-        for part, some in zip(edited, sets, strict=True):
-            part[:, [*some]] = codes[[*some]]
+        for part, subset in zip(edited, sets, strict=True):
+            part[:, [*subset]] = codes[[*subset]]
         chances = model.predict_proba(np.concatenate(edited))[:, batch.labels[i]].reshape(len(sets), len(rows))
         values = dict(zip(sets, chances.mean(axis=1), strict=True))
-        assert told[i] == pytest.approx(
-            shapley(lambda some, of=values: of[frozenset(some)], dataset.n_features), abs=1e-6
+        assert explanation[i] == pytest.approx(
+            shapley(lambda subset, of=values: of[frozenset(subset)], dataset.n_features), abs=1e-6
         )
-        assert (told[i][hidden] == 0).all()
+        assert (explanation[i][hidden] == 0).all()
 
 
 def _native(model):
@@ -256,24 +256,24 @@ def test_access_depends_on_the_algorithm_and_inapplicable_ones_are_refused(monke
     dataset = make_mixed(1)
     white, black = ModelSpec(dataset, LinearModel), ModelSpec(dataset, BlackBox)
     tree = ModelSpec.from_settings(dataset, Estimator(DecisionTreeClassifier()))
-    ways = ("auto", "permutation", "kernel")
-    assert [Shap(way).choose_access(white) for way in ways] == [Access.PROBABILITY] * 3
-    inside = [Shap("linear").choose_access(white), *(Shap(way).choose_access(tree) for way in ("auto", "tree"))]
+    removals = ("auto", "permutation", "kernel")
+    assert [Shap(removal).choose_access(white) for removal in removals] == [Access.PROBABILITY] * 3
+    inside = [Shap("linear").choose_access(white), *(Shap(removal).choose_access(tree) for removal in ("auto", "tree"))]
     assert inside == [Access.WHITE_BOX] * 3
-    for way, spec in (("linear", black), ("tree", white), ("linear", tree)):
-        with pytest.raises(ValueError, match=rf"algorithm={way}: needs .*Use algorithm=auto"):
-            Shap(way).check(spec)
+    for removal, spec in (("linear", black), ("tree", white), ("linear", tree)):
+        with pytest.raises(ValueError, match=rf"algorithm={removal}: needs .*Use algorithm=auto"):
+            Shap(removal).check(spec)
     monkeypatch.setitem(__import__("sys").modules, "shap", None)
-    for spec, way in ((white, "linear"), (tree, "auto")):
+    for spec, removal in ((white, "linear"), (tree, "auto")):
         with pytest.raises(ValueError, match=r"needs the package shap: pip install 'cfeval\[shap\]'"):
-            Shap(way).check(spec)
+            Shap(removal).check(spec)
     Shap().check(white)  # permutations are computed here
 
 
 def test_background_depends_on_the_seed_and_is_the_mask_of_a_text():
     dataset = PROBLEMS["few"]
-    one, two, other = (coalitions.draw_background(dataset, 30, seed) for seed in (0, 0, 1))
-    assert np.array_equal(one, two) and not np.array_equal(one, other) and one.shape == (30, 12)
+    first, second, other = (coalitions.draw_background(dataset, 30, seed) for seed in (0, 0, 1))
+    assert np.array_equal(first, second) and not np.array_equal(first, other) and first.shape == (30, 12)
     assert len(coalitions.draw_background(dataset, 10_000, 0)) == len(dataset.train)
     text = PROBLEMS["text"]
     assert (coalitions.draw_background(text, 30, 0) == text.mask).all() and len(

@@ -37,23 +37,23 @@ def explain(explainer, dataset, model, access=None):
 def test_random_order_is_uniform_and_depends_on_the_seed():
     dataset = make_dataset([2, 2, 2, 2], n=4000)
     model = make_linear(dataset)
-    told = explain(Random(), dataset, model)
+    explanation = explain(Random(), dataset, model)
     for place in range(4):
-        shares = np.bincount(told.features[:, place], minlength=4) / 4000
+        shares = np.bincount(explanation.features[:, place], minlength=4) / 4000
         assert np.abs(shares - 0.25).max() < 0.03
     function = Random().fit(dataset, open_client(model, Access.NOTHING))
-    assert (function(make_batch(dataset, model, seed=1)).features != told.features).any()
+    assert (function(make_batch(dataset, model, seed=1)).features != explanation.features).any()
 
 
 @given(problems(unknown=1))
 def test_omission_equals_the_drop_in_probability(problem):
     dataset, model = problem
     for removal in ("marginal", "mask", "zero"):
-        told = explain(Omission(REMOVALS, removal), dataset, model)
+        explanation = explain(Omission(REMOVALS, removal), dataset, model)
         for i, row in enumerate(dataset.test.codes):
             before = sigmoid(logit(model, row))
             sign = 1 if before > 0.5 else -1
-            for named, score in zip(told.features[i], told.scores[i], strict=True):
+            for named, score in zip(explanation.features[i], explanation.scores[i], strict=True):
                 stand_ins = {"mask": {1: 1.0}, "zero": {ABSENT: 1.0}}.get(removal) or dict(
                     enumerate(dataset.frequencies[named])
                 )
@@ -99,10 +99,10 @@ def test_omission_uses_marginal_on_tables_and_refuses_a_missing_mask():
 def test_lr_equals_the_ranking_of_the_ground_truth(definition):
     dataset = make_dataset([3, 2, 4])
     model = make_linear(dataset)
-    told = explain(Lr(TRUTHS[definition], definition), dataset, model)
+    explanation = explain(Lr(TRUTHS[definition], definition), dataset, model)
     batch = make_batch(dataset, model)
     scores = compute_importance(definition, model, dataset, batch.codes, batch.labels)
-    assert (told.features == find_top_k(scores, 3)).all()
+    assert (explanation.features == find_top_k(scores, 3)).all()
 
 
 def test_message_names_the_invalid_setting():

@@ -47,7 +47,7 @@ def make_explanation(codes, seed, short=False):
     return Explanation.from_lists(rows)
 
 
-def make_inputs(dataset, model, k=1, seed=0, removals=None, access=Access.WHITE_BOX, short=False, edits=None, **more):
+def make_inputs(dataset, model, k=1, seed=0, removals=None, access=Access.WHITE_BOX, short=False, edits=None, **extra):
     """Return inputs of all test instances; the features are the first k of the explanation."""
     rows = make_rows(model, dataset.test.codes, dataset.test.ids)
     explanation = make_explanation(rows.codes, seed, short)
@@ -56,7 +56,7 @@ def make_inputs(dataset, model, k=1, seed=0, removals=None, access=Access.WHITE_
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset,
         model=open_client(model, access, padded=dataset.padded), features=features, k=k,
         complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits or {},
-        removals=fit_removals(dataset, model, removals), truth={}, explanation=explanation, **more,
+        removals=fit_removals(dataset, model, removals), truth={}, explanation=explanation, **extra,
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def test_score_is_exact_for_additive_models(seed, constrained, short, longest):
 
 def search_greedily(dataset, model, inputs, i, max_edits):
     """Edit one feature after the other to the value with the lowest probability of the label."""
-    row, label, kept = inputs.codes[i].copy(), inputs.labels[i], inputs.probability[i]
+    row, label, cached = inputs.codes[i].copy(), inputs.labels[i], inputs.probability[i]
     for step, j in enumerate(inputs.explanation.features[i].tolist()[:max_edits]):
         options = []
         for value in dataset.candidates[j].tolist():
@@ -51,8 +51,8 @@ def search_greedily(dataset, model, inputs, i, max_edits):
                 if probabilities.argmax() != label:
                     return step + 1
                 options.append((probabilities[label], value))
-        if options and min(options)[0] < kept:
-            kept, row[j] = min(options)
+        if options and min(options)[0] < cached:
+            cached, row[j] = min(options)
     return max_edits + 1
 
 
@@ -82,8 +82,8 @@ def test_of_many_values_the_most_frequent_are_tried():
     from cfeval_cli.core.single import select_candidates
 
     dataset = make_dataset([40, 3], n=200, seed=3)
-    some = select_candidates(dataset, 0, 7)
+    subset = select_candidates(dataset, 0, 7)
     shares = dataset.frequencies[0]
-    assert len(some) == 7 and (np.diff(some) > 0).all()
-    assert shares[some].min() >= np.sort(shares)[-7]
+    assert len(subset) == 7 and (np.diff(subset) > 0).all()
+    assert shares[subset].min() >= np.sort(shares)[-7]
     assert select_candidates(dataset, 1, 7).tolist() == [0, 1, 2]

@@ -43,8 +43,8 @@ def test_score_equals_search_over_all_values(seed, k, kind):
     (score,) = Frozen(FIRST).score(inputs)
     assert score.variant == "all sets" and (score.denominator == 1).all()
     for i, row in enumerate(inputs.codes):
-        others = [j for j in range(4) if j not in inputs.features[i]]
-        sets = combinations(others, min(k, 4 - k))
+        other_values = [j for j in range(4) if j not in inputs.features[i]]
+        sets = combinations(other_values, min(k, 4 - k))
         assert score.numerator[i] == any(flips(dataset, model, row, inputs.labels[i], features) for features in sets)
 
 

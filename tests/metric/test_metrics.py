@@ -233,10 +233,10 @@ def test_erasure_is_a_counterfactual_edit(model_and_inputs):
     effect, deletions = remove_selected(inputs, inputs.removals["zero"]), make_deletions(model, inputs)
     assert (effect.flip_rate == deletions.flipped).all() and effect.probability == pytest.approx(deletions.probability)
     all_features = replace(inputs, features=np.tile(np.arange(inputs.codes.shape[1]), (len(inputs), 1)))
-    whole = replace(all_features, counterfactuals={Access.PROBABILITY: make_deletions(model, all_features)})
+    result_of_all = replace(all_features, counterfactuals={Access.PROBABILITY: make_deletions(model, all_features)})
     no_features = replace(inputs, features=np.full((len(inputs), 1), NO_FEATURE))
     assert aggregate(Sufficiency(), no_features)["del"] == pytest.approx(
-        aggregate(ValiditySoft(), whole)["probability"]
+        aggregate(ValiditySoft(), result_of_all)["probability"]
     )
 
 
@@ -283,8 +283,8 @@ def test_converged_has_a_score_for_iterative_searches_only():
     n = len(inputs.codes)
     exchanged = make_deletions(model, inputs)
     moving = replace(exchanged, converged=np.arange(n) % 4 > 0)
-    both = replace(inputs, counterfactuals={Access.LABEL: exchanged, Access.GRADIENT: moving})
-    (score,) = Converged().score(both)
+    joined_pair = replace(inputs, counterfactuals={Access.LABEL: exchanged, Access.GRADIENT: moving})
+    (score,) = Converged().score(joined_pair)
     assert score.variant == "gradient" and score.numerator.sum() == sum(i % 4 > 0 for i in range(n))
 
 
@@ -308,13 +308,13 @@ def test_explanation_is_fixed_if_no_feature_may_change(seed, k):
     for score in scores:
         assert score.variant == "all" and (score.denominator == 1).all()
         for i, row in enumerate(dataset.test.codes):
-            others = [
+            other_values = [
                 v
                 for j in features[i][features[i] != NO_FEATURE]
                 for v in dataset.get_alternatives(j)
                 if v != row[j] and is_permitted(dataset.features[j], row[j], v)
             ]
-            assert score.numerator[i] == (not others)
+            assert score.numerator[i] == (not other_values)
 
 
 def _make_plain_inputs():

@@ -219,14 +219,14 @@ def test_numbered_edits_equal_plain_erasure(seed, mask):
     model = draw_linear(dataset, seed, 2)
     inputs = make_inputs(dataset, model, 1, seed, removals={"removal": Mask() if mask else Marginal(4, 1)})
     fitted, rows = inputs.removals["removal"], np.arange(len(inputs))
-    whole = Lattice.build(dataset, fitted.replacement, 4)
-    is_needed = ~((inputs.codes == ABSENT) @ whole.is_removed.T)
-    left = whole._compute_left(inputs, fitted, rows, is_needed)
-    assert whole.edits is not None or mask
+    result_of_all = Lattice.build(dataset, fitted.replacement, 4)
+    is_needed = ~((inputs.codes == ABSENT) @ result_of_all.is_removed.T)
+    remaining = result_of_all._compute_left(inputs, fitted, rows, is_needed)
+    assert result_of_all.edits is not None or mask
     for i, row in enumerate(rows):
-        sets = whole.is_removed[is_needed[i]]
+        sets = result_of_all.is_removed[is_needed[i]]
         expected = compute_erasure(inputs, fitted, np.full(len(sets), row), sets).probability
-        assert left[i, is_needed[i]] == pytest.approx(expected, abs=1e-12)
+        assert remaining[i, is_needed[i]] == pytest.approx(expected, abs=1e-12)
 
 
 def test_equal_edits_are_evaluated_once():
@@ -250,10 +250,10 @@ def test_orders_found_with_few_draws_are_scored_with_all_draws(seed):
     inputs = make_inputs(dataset, model, 1, seed, removals={"marginal": Marginal(12, 1), "few": Marginal(3, 1)})
     worst, best = search_extremes(Naopc(max_features=3, width=120, draws=3), inputs, inputs.removals["marginal"])
     for i in range(len(inputs)):
-        few, full = (
+        overrides, full = (
             compute_all_orders(model, inputs, inputs.removals[name], i, (1, 2, 3)) for name in ("few", "marginal")
         )
-        low, high = (full[extreme(few, key=few.get)] for extreme in (min, max))
+        low, high = (full[extreme(overrides, key=overrides.get)] for extreme in (min, max))
         assert (worst[i], best[i]) == pytest.approx((low, high), abs=1e-9)
 
 

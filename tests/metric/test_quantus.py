@@ -153,12 +153,17 @@ def test_infidelity_of_one_scale(make_problem, seed, monkeypatch):
     def predict(numbers):
         return model(torch.as_tensor(numbers)).numpy()[rows, labels]
 
-    gone = np.array([[[j in features for j in range(WIDTH)] for features in instance_sets] for instance_sets in sets])
+    is_absent = np.array(
+        [[[j in features for j in range(WIDTH)] for features in instance_sets] for instance_sets in sets]
+    )
     drops = np.stack(
-        [predict(problem.pixels) - predict(np.where(gone[:, r], problem.baseline, problem.pixels)) for r in range(12)],
+        [
+            predict(problem.pixels) - predict(np.where(is_absent[:, r], problem.baseline, problem.pixels))
+            for r in range(12)
+        ],
         1,
     )
-    sums = np.einsum("nrm,nm->nr", gone, problem.scores)
+    sums = np.einsum("nrm,nm->nr", is_absent, problem.scores)
     scale = np.array([np.linalg.lstsq(a[:, None], b, rcond=None)[0][0] for a, b in zip(sums, drops, strict=True)])
     expected = problem.compute_with_quantus(
         "Infidelity",

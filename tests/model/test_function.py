@@ -311,6 +311,6 @@ def test_a_file_that_could_not_be_loaded_can_be_mended(tmp_path):
         ({"path": "a.py:f", "depends": ["nowhere.txt"]}, "depends: there is no file nowhere.txt"),
     ],
 )
-def test_bad_settings_are_named(settings, message):
+def test_invalid_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Function(**settings)

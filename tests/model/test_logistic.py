@@ -282,7 +282,7 @@ def test_model_from_its_arrays_is_equal(problem):
         {"max_epochs": 0},
     ],
 )
-def test_bad_settings_are_named(setting):
+def test_invalid_settings_are_refused(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         make(**setting)
 

@@ -107,7 +107,7 @@ def test_what_it_can_answer_is_known_before():
 @pytest.mark.parametrize(
     ("setting", "value"), [("hidden", []), ("hidden", [0]), ("hidden", 3), ("dim", 0), ("blind", 2), ("patience", 0)]
 )
-def test_bad_settings_are_named(setting, value):
+def test_invalid_settings_are_refused(setting, value):
     with pytest.raises(ValueError, match=setting):
         Mlp(**{**SETTINGS, setting: value})
 

@@ -191,6 +191,6 @@ def test_external_tensors_outside_the_folder_are_refused(tmp_path, location, mes
 
 
 @pytest.mark.parametrize("settings", [{"path": None}, {"path": ""}, {"path": "x", "batch_size": 0}])
-def test_bad_settings_are_named(settings):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(ValueError, match=r"path must be given|batch_size must"):
         Onnx(**settings)

@@ -155,6 +155,6 @@ def test_what_is_no_model_is_refused(tmp_path):
         ({"path": "x", "batch_size": 0}, "batch_size must"),
     ],
 )
-def test_bad_settings_are_named(settings, message):
+def test_invalid_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Skops(**settings)

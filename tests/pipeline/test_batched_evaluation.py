@@ -56,21 +56,21 @@ def make_tasks(evaluation, model, seed=0, size=9, max_rows=40):
 def test_results_equal_those_of_single_tasks_with_as_few_calls_as_possible(seed):
     model, evaluation = Model(), BatchedEvaluation()
     tasks = make_tasks(evaluation, model, seed)
-    alone = [work() for work in tasks]
+    single = [work() for work in tasks]
     rows, longest = sum(model.calls), max(work.steps for work in tasks)
     model.calls.clear()
-    assert evaluation.run(tasks) == alone
+    assert evaluation.run(tasks) == single
     assert len(model.calls) == longest and sum(model.calls) == rows
-    assert evaluation.run([]) == [] and evaluation.run(tasks[:1]) == alone[:1]
+    assert evaluation.run([]) == [] and evaluation.run(tasks[:1]) == single[:1]
 
 
 def test_calls_have_a_maximum_of_rows(monkeypatch):
     monkeypatch.setattr("cfeval_cli.pipeline.batched_evaluation._MAX_ROWS", 50)
     model, evaluation = Model(), BatchedEvaluation()
     tasks = make_tasks(evaluation, model, 3, size=12)
-    alone = [work() for work in tasks]
+    single = [work() for work in tasks]
     model.calls.clear()
-    assert evaluation.run(tasks) == alone
+    assert evaluation.run(tasks) == single
     assert max(model.calls) <= 50 < sum(work.rows for work in tasks)
 
 
@@ -84,8 +84,8 @@ def test_an_error_of_the_model_reaches_its_task_only():
             return str(error)
 
     tasks = make_tasks(evaluation, model)
-    alone = [work() for work in tasks]
-    assert evaluation.run([bad, *tasks, bad]) == ["not that row", *alone, "not that row"]
+    single = [work() for work in tasks]
+    assert evaluation.run([bad, *tasks, bad]) == ["not that row", *single, "not that row"]
 
 
 def test_an_answer_of_another_length_is_not_divided():
@@ -136,7 +136,7 @@ def late(ask):
 
 
 @pytest.mark.parametrize("draws", [shared, put_back, late])
-def test_tasks_with_global_generators_draw_what_they_draw_alone(draws):
+def test_tasks_with_global_generators_draw_the_same_numbers_as_alone(draws):
     state = np.random.get_state(), random.getstate()
     model, evaluation = Model(), BatchedEvaluation()
 

@@ -37,8 +37,8 @@ def scored_sets(draw):
 
 @settings(max_examples=300)
 @given(scored_sets(), st.booleans())
-def test_the_extreme_ratio_is_that_of_all_combinations(drawn, worst):
-    sizes, n, d, better = drawn
+def test_the_extreme_ratio_is_that_of_all_combinations(draws, worst):
+    sizes, n, d, better = draws
     d = d + 0.5  # a set without distance cannot be compared
     objective = Objective(("c", "label"), better)
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -56,8 +56,8 @@ def test_the_extreme_ratio_is_that_of_all_combinations(drawn, worst):
 
 @settings(max_examples=200)
 @given(scored_sets(), st.data(), st.booleans())
-def test_truth_shares_are_means_over_all_instances_and_over_those_whose_sets_differ(drawn, data, ratio):
-    sizes, n, d, better = drawn
+def test_truth_shares_are_means_over_all_instances_and_over_those_whose_sets_differ(draws, data, ratio):
+    sizes, n, d, better = draws
     d = d + 0.5 if ratio else np.ones(len(d))
     objective = Objective(("c" if ratio else "dfr", "label"), better)
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -222,10 +222,12 @@ def test_explainers_of_a_run_are_between_the_bounds(toy, make_run, arguments):
     metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
     places = metrics["normalised"].dropna()
     assert len(places) > 40 and places.between(-1e-6, 1 + 1e-6).all()
-    whole = metrics[(metrics["coverage"] == 1) & (metrics["better"] != "none")].merge(bounds, on=["metric", "variant"])
-    expected = (whole["value"] - whole["worst"]) / (whole["best"] - whole["worst"])
-    there = (whole["best"] - whole["worst"]).abs() > 1e-9
-    assert whole["normalised"][there].to_numpy() == pytest.approx(expected[there].to_numpy())
+    result_of_all = metrics[(metrics["coverage"] == 1) & (metrics["better"] != "none")].merge(
+        bounds, on=["metric", "variant"]
+    )
+    expected = (result_of_all["value"] - result_of_all["worst"]) / (result_of_all["best"] - result_of_all["worst"])
+    is_present = (result_of_all["best"] - result_of_all["worst"]).abs() > 1e-9
+    assert result_of_all["normalised"][is_present].to_numpy() == pytest.approx(expected[is_present].to_numpy())
     table = bounds.set_index(["metric", "variant"])
     agreement = pd.read_csv(folder / "bounds_truth.csv").set_index(["metric", "variant", "truth"])["share"]
     assert (table.loc[("recall", "signed"), "best"], agreement["recall", "signed", "signed"]) == (1, 1)

@@ -79,8 +79,8 @@ class Counterfactuals:
         measure, model = Euclidean("onehot").fit(DATASET, model, self.access), self.model(model)
         features = choose_features(DATASET, 2, 0)
         job = SearchJob(Small(), DATASET, model, measure, self.access, 0, ROWS, features)
-        done = find_counterfactuals(job, executor, cache, lambda _: None, section=Section("section", "label"))
-        check_counterfactuals(job, done, 1e-6)
+        outcome = find_counterfactuals(job, executor, cache, lambda _: None, section=Section("section", "label"))
+        check_counterfactuals(job, outcome, 1e-6)
 
 
 class CounterfactualsOfLabels(Counterfactuals):
@@ -96,8 +96,8 @@ class Small(Discrete):
 
 class Truths:
     def compute(self, model, executor, cache):
-        chosen = ("truth=[contrast,shapley]", "explainer=[random]", "reference=null")
-        plan = inside.make_plan("cache=off", *chosen).restrict_to(ModelSpec(DATASET, Model))
+        selection = ("truth=[contrast,shapley]", "explainer=[random]", "reference=null")
+        plan = inside.make_plan("cache=off", *selection).restrict_to(ModelSpec(DATASET, Model))
         context = create_context(replace(plan, executor=executor), DATASET, model, cache)
         context = replace(context, rows=ROWS, subject_hash="the same")
         for name in plan.truths:
@@ -144,11 +144,13 @@ def test_verified_instances_are_seeded_and_of_both_origins():
     def draw(seed):
         return draw_verified_instances(seed, "x", "explainer.x", ids, cached, computed)
 
-    drawn = draw(0)
-    assert {sample.origin: len(sample.positions) for sample in drawn} == {FROM_CACHE: 3, FROM_WORKERS: 2}
-    assert all(np.array_equal(sample.ids, sample.positions + 100) for sample in drawn)
-    assert all(np.array_equal(one.positions, two.positions) for one, two in zip(drawn, draw(0), strict=True))
-    assert any(not np.array_equal(drawn[0].positions, draw(seed)[0].positions) for seed in range(1, 5))
+    draws = draw(0)
+    assert {sample.origin: len(sample.positions) for sample in draws} == {FROM_CACHE: 3, FROM_WORKERS: 2}
+    assert all(np.array_equal(sample.ids, sample.positions + 100) for sample in draws)
+    assert all(
+        np.array_equal(component.positions, two.positions) for component, two in zip(draws, draw(0), strict=True)
+    )
+    assert any(not np.array_equal(draws[0].positions, draw(seed)[0].positions) for seed in range(1, 5))
     assert draw_verified_instances(0, "x", "explainer.x", ids, cached[:0], computed[:0]) == []
 
 
@@ -161,11 +163,11 @@ def square(shared, positions):
     """Return squares in units of 4, or less at the end, with as many columns as the largest number has digits."""
     parts = []
     for start in range(0, len(positions), 4):
-        some = positions[start : start + 4]
-        width = len(str(some.max(initial=0)))
-        arrays = {"square": np.tile((some**2)[:, None], width), "half": some / 2}
-        note = "small" if some.max(initial=0) < 10 else "large"
-        parts.append(UnitResult(arrays, Cost(len(some), 1.0, 0.0, 0.0), note, shared.get(int(some[0]), "")))
+        subset = positions[start : start + 4]
+        width = len(str(subset.max(initial=0)))
+        arrays = {"square": np.tile((subset**2)[:, None], width), "half": subset / 2}
+        note = "small" if subset.max(initial=0) < 10 else "large"
+        parts.append(UnitResult(arrays, Cost(len(subset), 1.0, 0.0, 0.0), note, shared.get(int(subset[0]), "")))
     return parts
 
 
@@ -177,9 +179,9 @@ def work(faults=(), section=SECTION, inputs=(IDS, INPUTS), unit_size=4):
 
 def run(work, executor=HERE, cache=None, **options):
     advanced = []
-    done = compute_in_chunks(work, executor, cache or Off(), advanced.append, scratch.Scratch(), **options)
+    outcome = compute_in_chunks(work, executor, cache or Off(), advanced.append, scratch.Scratch(), **options)
     assert sum(advanced) == len(work)
-    return done
+    return outcome
 
 
 def are_equal(a: JoinedResults, b: JoinedResults):
@@ -213,19 +215,24 @@ def later(shared, positions):
 
 def test_the_key_of_a_unit_depends_on_all_inputs():
     first = work()
-    others = [(IDS + 1, INPUTS), (IDS, INPUTS + 1), (IDS.astype(np.int32), INPUTS), (IDS, INPUTS, INPUTS), (IDS,)]
-    keys = [work(inputs=inputs).compute_keys([2])[0] for inputs in others]
-    assert len({*keys, *first.compute_keys([2, 3]), *work(unit_size=3).compute_keys([2])}) == len(others) + 3
-    again = work(inputs=(IDS.copy(), np.asfortranarray(INPUTS)))
-    assert again.compute_keys(range(13)) == first.compute_keys(range(13))
+    other_values = [(IDS + 1, INPUTS), (IDS, INPUTS + 1), (IDS.astype(np.int32), INPUTS), (IDS, INPUTS, INPUTS), (IDS,)]
+    keys = [work(inputs=inputs).compute_keys([2])[0] for inputs in other_values]
+    assert len({*keys, *first.compute_keys([2, 3]), *work(unit_size=3).compute_keys([2])}) == len(other_values) + 3
+    repetition = work(inputs=(IDS.copy(), np.asfortranarray(INPUTS)))
+    assert repetition.compute_keys(range(13)) == first.compute_keys(range(13))
 
 
 def test_failures_are_reported_and_not_cached(tmp_path):
     cache = Disk(str(tmp_path))
-    done = run(work({8: "cannot"}), cache=cache)
-    assert done.failures == {8: "cannot"}
-    again = run(work(), cache=cache)
-    assert again.failures == {} and np.setdiff1d(np.arange(SIZE), again.cached_rows).tolist() == [8, 9, 10, 11]
+    outcome = run(work({8: "cannot"}), cache=cache)
+    assert outcome.failures == {8: "cannot"}
+    repetition = run(work(), cache=cache)
+    assert repetition.failures == {} and np.setdiff1d(np.arange(SIZE), repetition.cached_rows).tolist() == [
+        8,
+        9,
+        10,
+        11,
+    ]
     with pytest.raises(Failure, match=r"name, instance 1008: cannot\. With strict=false the run goes on without it\."):
         run(work({8: "cannot"}), strict=True)
 
@@ -244,8 +251,8 @@ def test_invalid_cache_entries_are_computed_again(tmp_path):
     odd = [{"square": square}, {"square": square[:2], "cost": cost}, {"cost": np.zeros(2)}, {"cost": np.array(1.0)}]
     keys = work().compute_keys(range(4))
     cache.put(SECTION, dict(zip(keys, odd, strict=True)))
-    again = run(work(), cache=cache)
-    assert are_equal(again, plain) and again.cached_rows.tolist() == list(range(16, SIZE))
+    repetition = run(work(), cache=cache)
+    assert are_equal(repetition, plain) and repetition.cached_rows.tolist() == list(range(16, SIZE))
 
 
 @pytest.mark.parametrize(
@@ -268,16 +275,18 @@ def test_results_before_an_interruption_are_cached_in_few_writes(tmp_path, monke
             raise Interrupted
         return square(shared, positions)
 
-    written, put = [], Disk.put
-    monkeypatch.setattr(Disk, "put", lambda self, *rest: written.append(len(rest[1])) or put(self, *rest))
-    for seconds, wanted in ((100.0, [9]), (0.0, [3, 3, 3])):
+    outputs, put = [], Disk.put
+    monkeypatch.setattr(
+        Disk, "put", lambda self, *remainder: outputs.append(len(remainder[1])) or put(self, *remainder)
+    )
+    for seconds, requested_columns in ((100.0, [9]), (0.0, [3, 3, 3])):
         monkeypatch.setattr(chunks, "STORE_SECONDS", seconds)
         cache = Disk(str(tmp_path / str(seconds)))
         with pytest.raises(Interrupted):
             run(replace(work(), compute=broken), cache=cache)
-        assert [n_entries for n_entries in written if n_entries] == wanted
+        assert [n_entries for n_entries in outputs if n_entries] == requested_columns
         assert run(work(), cache=cache).cached_rows.tolist() == list(range(36))
-        written.clear()
+        outputs.clear()
 
 
 def fail(shared, positions):
@@ -298,6 +307,6 @@ def change_folder(shared, positions):
 @pytest.mark.parametrize("executor", [HERE, WORKERS], ids=["here", "workers"])
 def test_computations_leave_the_current_folder_unchanged(executor, tmp_path):
     before = Path.cwd()
-    done = run(ChunkedComputation("name", str(tmp_path), change_folder, (IDS,), SECTION, unit_size=4), executor)
-    assert done.arrays["a"].tolist() == list(range(SIZE)) and Path.cwd() == before
-    assert 0 not in done.worker_rows and (len(done.worker_rows) > 0) == (executor is WORKERS)
+    outcome = run(ChunkedComputation("name", str(tmp_path), change_folder, (IDS,), SECTION, unit_size=4), executor)
+    assert outcome.arrays["a"].tolist() == list(range(SIZE)) and Path.cwd() == before
+    assert 0 not in outcome.worker_rows and (len(outcome.worker_rows) > 0) == (executor is WORKERS)

@@ -27,7 +27,7 @@ EXPLAINERS = {
     "deleting": Omission(ALL_REMOVALS, removal="zero"),
     "boundary": DecisionBoundary(),
 }
-METRICS = {one.name: one for one in (Comprehensiveness(), Validity(), ValiditySoft(), Recall())}
+METRICS = {component.name: component for component in (Comprehensiveness(), Validity(), ValiditySoft(), Recall())}
 ROWS = [("comprehensiveness", "del"), ("comprehensiveness", "marginal"), ("validity", "label"),
         ("validity_soft", "probability"), *(("recall", name) for name in TRUTHS)]  # fmt: skip
 
@@ -48,7 +48,7 @@ def plan(k=1):
     return SimpleNamespace(explainers=EXPLAINERS, truths=TRUTHS, metrics=METRICS, removals=REMOVALS, settings=settings)
 
 
-def test_explainers_are_circular_with_what_they_estimate_or_maximise():
+def test_explainers_are_circular_with_estimated_truths_and_optimised_metrics():
     table = order()
     table = table[mark_circular_rows(plan(), SPEC, table)]
     assert set(table[["metric", "variant", "explainer"]].itertuples(index=False, name=None)) == {

@@ -49,14 +49,14 @@ def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
     assert context.rows.probability == pytest.approx(get_class_proba(MODEL, codes, context.rows.labels))
     assert context.probabilities == pytest.approx(MODEL.predict_proba(codes)) and context.subject_hash is not None
     assert set(context.distances) == {Access.LABEL, Access.PROBABILITY}
-    assert {name: way.reason for name, way in context.removals.items() if way.replacement is None} == {
+    assert {name: removal.reason for name, removal in context.removals.items() if removal.replacement is None} == {
         "mask": "toy has no mask token"
     }
-    some, again, other = (
+    subset, repetition, other = (
         create_context(changed(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist()
         for seed in (0, 0, 1)
     )
-    assert len(some) == 9 and some == sorted(some) == again != other
+    assert len(subset) == 9 and subset == sorted(subset) == repetition != other
     for name in TRUTHS:
         assert (
             context.compute_importance(name) == compute_importance(name, MODEL, DATASET, codes, context.rows.labels)
@@ -91,15 +91,15 @@ def test_counterfactuals_are_searched_at_each_level_and_counted(plan):
     edits = search_counterfactuals(context, context.rows, FEATURES, "x", lambda _: None, use_cache=False)
     assert set(edits) == {Access.LABEL, Access.PROBABILITY}
     assert edits[Access.LABEL].probability is None and edits[Access.PROBABILITY].probability is not None
-    for found in edits.values():
-        assert (found.codes[:, 1] == context.rows.codes[:, 1]).all()
-        assert (found.labels == predict_labels(MODEL, found.codes)).all()
+    for estimate in edits.values():
+        assert (estimate.codes[:, 1] == context.rows.codes[:, 1]).all()
+        assert (estimate.labels == predict_labels(MODEL, estimate.codes)).all()
     assert all(context.ledger.rows[LedgerKey("search", "x", level)] > 30 for level in edits)
 
 
 def test_a_metric_has_the_access_that_it_declares(plan):
     context = create_context(plan, DATASET, MODEL)
-    seen = []
+    received = []
 
     class Curious(Metric):
         name, title, better, range, place = "curious", "Curious", "higher", (0.0, 1.0), 1
@@ -108,7 +108,7 @@ def test_a_metric_has_the_access_that_it_declares(plan):
             self.access, self.role = access, role
 
         def score(self, case):
-            seen.append((case.model.access, case.probability is None))
+            received.append((case.model.access, case.probability is None))
             yield Score("all", np.ones(len(case)), np.ones(len(case)))
             yield AbsentScore("none", "no reason")
 
@@ -116,33 +116,33 @@ def test_a_metric_has_the_access_that_it_declares(plan):
     assert case.k == 2 and case.model.access is Access.NOTHING
     for metric in (Curious(Access.LABEL), Curious(Access.PROBABILITY), Curious(Access.WHITE_BOX, "truth")):
         assert [result.variant for result in evaluate_metric(context, case, metric)] == ["all", "none"]
-    assert seen == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
-    seen.clear()
+    assert received == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
+    received.clear()
     wants = Curious(Access.LABEL)
     wants.max_access = Access.GRADIENT
     for able in (context, replace(context, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
         list(evaluate_metric(able, case, wants))
-    assert seen == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
+    assert received == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
 
 
 def test_incomplete_explanations_are_skipped_filled_or_evaluated(plan):
     features = FEATURES.copy()
     features[:5, 1] = NO_FEATURE
     features[5] = NO_FEATURE
-    done = ExplainerResult(
+    outcome = ExplainerResult(
         Explanation(features, np.where(features == NO_FEATURE, np.nan, 1.0)), Cost(), 0, {5: "failed"}
     )
     for how in ("skip", "random", "keep"):
         context = create_context(changed(plan, incomplete=how), DATASET, MODEL)
-        chosen = explain.select_top_k(context, "x", done)
-        assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NO_FEATURE).all()
+        selection = explain.select_top_k(context, "x", outcome)
+        assert (selection[6:] == FEATURES[6:]).all() and (selection[5] == NO_FEATURE).all()
         if how == "skip":
-            assert (chosen[:6] == NO_FEATURE).all() and len(find_instances_with_features(chosen)) == 24
+            assert (selection[:6] == NO_FEATURE).all() and len(find_instances_with_features(selection)) == 24
         elif how == "keep":
-            assert (chosen == features).all() and len(find_instances_with_features(chosen)) == 29
+            assert (selection == features).all() and len(find_instances_with_features(selection)) == 29
         else:
-            assert (chosen[:5, 0] == 0).all() and set(chosen[:5, 1].tolist()) <= {1, 2}
-            assert (explain.select_top_k(context, "x", done) == chosen).all()
+            assert (selection[:5, 0] == 0).all() and set(selection[:5, 1].tolist()) <= {1, 2}
+            assert (explain.select_top_k(context, "x", outcome) == selection).all()
 
 
 def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
@@ -164,15 +164,17 @@ def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
     assert sum(steps) == 18 and (part.instances.ids == context.instances.ids[rows]).all()
     first = {name: explain.explain_instances(context, name, {}, lambda _: None) for name in ("random", "lr")}
     same = {
-        name: (second.explanations[name].explanation.scores == done.explanation.scores[rows]).all()
-        for name, done in first.items()
+        name: (second.explanations[name].explanation.scores == outcome.explanation.scores[rows]).all()
+        for name, outcome in first.items()
     }
     assert same == {"random": False, "lr": True}
-    chosen = explain.select_top_k(context, "lr", first["lr"])
-    edits = search_counterfactuals(context, context.rows, chosen, "lr", lambda _: None, use_cache=False)
-    for level, found in edits.items():
-        again = second.edits["lr"][level]
-        assert (again.codes == found.codes[rows]).all() and (again.distance == found.distance[rows]).all()
+    selection = explain.select_top_k(context, "lr", first["lr"])
+    edits = search_counterfactuals(context, context.rows, selection, "lr", lambda _: None, use_cache=False)
+    for level, estimate in edits.items():
+        repetition = second.edits["lr"][level]
+        assert (repetition.codes == estimate.codes[rows]).all() and (
+            repetition.distance == estimate.distance[rows]
+        ).all()
     assert set(second.scores.to_frame()["instance"]) == set(context.instances.ids[rows].tolist())
     assert set(second.scores.to_frame()["explainer"]) == {"random", "lr"}
     assert part.ledger.rows[LedgerKey("search", "lr", Access.LABEL)] > 0

@@ -70,8 +70,8 @@ def test_workers_and_cache_change_no_explanation(explainer, tmp_path):
     workers = run(job(explainer), executor=Local(2, min_seconds=0.0))
     assert are_equal(plain, workers) and workers.cost.rows == plain.cost.rows
     cache = Disk(str(tmp_path))
-    some = run(job(explainer), slice(5, 60, 3), cache=cache)
-    assert some.n_cached == 0
+    subset = run(job(explainer), slice(5, 60, 3), cache=cache)
+    assert subset.n_cached == 0
     mixed = run(job(explainer), cache=cache)
     assert are_equal(mixed, plain) and mixed.n_cached == len(range(5, 60, 3))
     warm = run(job(explainer), cache=cache)
@@ -104,15 +104,15 @@ def test_each_input_of_explanations_changes_the_cache_section(tmp_path):
     cache = Disk(str(tmp_path))
     first = job(Lime(n_samples=50))
     run(first, cache=cache)
-    others = [
+    other_values = [
         job(Lime(n_samples=51)),
         job(Lime(n_samples=50), seed=1),
         job(Lime(n_samples=50), name="y"),  # draws other numbers
         job(Lime(n_samples=50), model=make_linear(DATASET, seed=5, scale=1)),
         job(Lime(n_samples=50), dataset=make_dataset([3, 4, 2, 3, 5], n=70, seed=4)),
     ]
-    assert len({other.section for other in [first, *others]}) == len(others) + 1
-    assert all(run(other, slice(0, 3), cache=cache).n_cached == 0 for other in others)
+    assert len({other.section for other in [first, *other_values]}) == len(other_values) + 1
+    assert all(run(other, slice(0, 3), cache=cache).n_cached == 0 for other in other_values)
     assert run(job(Lime(n_samples=50)), slice(0, 3), cache=cache).n_cached == 3
     flipped = replace(first, rows=replace(ROWS, labels=1 - ROWS.labels))  # another prediction is to be explained
     assert run(flipped, cache=cache).n_cached == 0
@@ -199,9 +199,9 @@ BAD = defaultdict(lambda: [3, 20, 21], {"hangs": [20], "spins": [20]})
 
 def end_timer():
     """Let the timer end at once, after checking that it was set to the limit and repeats."""
-    left, again = signal.getitimer(signal.ITIMER_REAL)
-    assert LIMIT / 2 < left <= LIMIT and again == 1
-    signal.setitimer(signal.ITIMER_REAL, 0.001, again)
+    remaining, repetition = signal.getitimer(signal.ITIMER_REAL)
+    assert LIMIT / 2 < remaining <= LIMIT and repetition == 1
+    signal.setitimer(signal.ITIMER_REAL, 0.001, repetition)
 
 
 @dataclass(frozen=True)
@@ -273,8 +273,8 @@ def test_failures_of_single_instances_are_recorded(way, executor, tmp_path):
     assert (results.explanation.features[bad] == NO_FEATURE).all()
     good = np.setdiff1d(np.arange(70), bad)
     assert np.array_equal(results.explanation.features[good, 0], DATASET.test.ids[good] % 4)
-    again = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
-    assert again.n_cached == 70 - len(bad) and again.failures == results.failures  # failures are not cached
+    repetition = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
+    assert repetition.n_cached == 70 - len(bad) and repetition.failures == results.failures  # failures are not cached
 
 
 def test_strict_stops_at_the_first_failure():
@@ -325,7 +325,7 @@ def test_batched_evaluation_changes_no_explanation(explainer, monkeypatch):
         calls[batched] = len(model.calls)
     assert are_equal(results[True], results[False]) and results[True].cost.rows == results[False].cost.rows
     assert calls[True] < calls[False] / 4
-    assert {batched: round(done.cost.calls) for batched, done in results.items()} == calls
+    assert {batched: round(outcome.cost.calls) for batched, outcome in results.items()} == calls
 
 
 def test_a_failure_leaves_the_batched_instances_their_explanations():
@@ -345,9 +345,11 @@ def test_a_failure_leaves_the_batched_instances_their_explanations():
             return explain
 
     made = replace(job(Picky(), model=model), subject_hash=None)
-    done = compute_explanations(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
-    assert set(done.failures) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
-    assert all("not this one" in reason for reason in done.failures.values()) and len(model.calls) == 3  # four at first
+    outcome = compute_explanations(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
+    assert set(outcome.failures) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
+    assert (
+        all("not this one" in reason for reason in outcome.failures.values()) and len(model.calls) == 3
+    )  # four at first
 
 
 def test_evaluations_before_a_restart_are_not_counted():

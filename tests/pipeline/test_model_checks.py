@@ -73,8 +73,8 @@ def test_a_model_that_changes_during_the_run_fails(kind):
     assert get_tolerance(probabilities) == tolerance
     check_unchanged(before, DATASET, rows, probabilities, batch_size=7)
     check_unchanged(drifting(tolerance / 3), DATASET, rows, probabilities)
-    both = r"for instance \d+ it gave P\(\w+\) = 0\.\d+ and then 0\.\d+; \d+ of "
-    with pytest.raises(Failure, match=f"the model changed during the run: {both}"):
+    joined_pair = r"for instance \d+ it gave P\(\w+\) = 0\.\d+ and then 0\.\d+; \d+ of "
+    with pytest.raises(Failure, match=f"the model changed during the run: {joined_pair}"):
         check_unchanged(drifting(3 * tolerance), DATASET, rows, probabilities)
 
 
@@ -171,11 +171,11 @@ class SingleEdit(DeclaresOutputType):
         return Own(by_row)
 
 
-def test_what_a_model_can_answer_is_found_out_within_the_same_limit():
-    told = determine_model_spec(
+def test_output_type_is_determined_within_the_time_limit():
+    result = determine_model_spec(
         SimpleNamespace(model=SingleEdit(0), settings=SimpleNamespace(timeout_model=60)), DATASET
     )
-    assert told == ModelSpec(DATASET, Own)
+    assert result == ModelSpec(DATASET, Own)
     with pytest.raises(Failure, match="set timeout_model"):
         determine_model_spec(
             SimpleNamespace(model=SingleEdit(60), settings=SimpleNamespace(timeout_model=0.05)), DATASET
@@ -188,22 +188,22 @@ def test_what_a_model_can_answer_is_found_out_within_the_same_limit():
 
 
 def test_which_rows_are_tried_belongs_to_the_seed():
-    seen = []
+    received = []
 
     def remembers(codes):
-        seen.append(codes.copy())
+        received.append(codes.copy())
         return by_row(codes)
 
     for seed in (0, 0, 1):
         check_model(Own(remembers), DATASET, seed, None)
-    first, again, other = seen[0], seen[8], seen[16]
-    assert np.array_equal(first, again) and not np.array_equal(first, other)  # which may be another number of rows
+    first, repetition, other = received[0], received[8], received[16]
+    assert np.array_equal(first, repetition) and not np.array_equal(first, other)  # which may be another number of rows
 
 
 def test_a_model_that_is_worse_than_a_guess_is_doubted_not_refused(caplog):
     assert find_accuracy_warnings({"test": 0.5}, DATASET) == [] and not caplog.text
-    (told,) = find_accuracy_warnings({"test": 0.123}, DATASET)
-    assert told.startswith("the model is right for 12.3% of the test rows, less often than a guess (50.0%).")
-    assert "in another order than no, yes?" in told and told in caplog.text
+    (result,) = find_accuracy_warnings({"test": 0.123}, DATASET)
+    assert result.startswith("the model is right for 12.3% of the test rows, less often than a guess (50.0%).")
+    assert "in another order than no, yes?" in result and result in caplog.text
     three = replace(DATASET, classes=("a", "b", "c"))
     assert find_accuracy_warnings({"test": 0.34}, three) == [] and find_accuracy_warnings({"test": 0.33}, three)

@@ -22,19 +22,19 @@ def clock(monkeypatch):
     return tick
 
 
-@pytest.mark.parametrize(("known", "step", "seconds"), [(0, 10, 11.0), (800, 5, 20.0), (0, 1, 12.5)])
-def test_speed_and_time_left_are_those_of_what_is_really_done(clock, caplog, known, step, seconds):
+@pytest.mark.parametrize(("estimate", "step", "seconds"), [(0, 10, 11.0), (800, 5, 20.0), (0, 1, 12.5)])
+def test_speed_and_remaining_time_are_measured_from_completed_items(clock, caplog, estimate, step, seconds):
     caplog.set_level(logging.INFO, "cfeval")
     with progress.Progress().stage("explain: x", 1000) as advance:
-        advance(known)
+        advance(estimate)
         for _ in range(3):
             clock(seconds)
             advance(step)
     lines = re.findall(r"explain: x: ([\d,]+) of 1,000, ([\d.e+-]+)/s, about (\d+) s left", caplog.text)
-    assert [int(done) for done, _, _ in lines] == [known + step * i for i in (1, 2, 3)]
-    for done, speed, left in lines:
+    assert [int(outcome) for outcome, _, _ in lines] == [estimate + step * i for i in (1, 2, 3)]
+    for outcome, speed, remaining in lines:
         assert float(speed) == pytest.approx(step / seconds, rel=0.01)
-        assert int(left) == pytest.approx((1000 - int(done)) / (step / seconds), abs=1)
+        assert int(remaining) == pytest.approx((1000 - int(outcome)) / (step / seconds), abs=1)
 
 
 def test_a_long_stage_is_announced_before_it_starts_with_the_settings_that_shorten_it(clock, caplog):
@@ -48,7 +48,7 @@ def test_a_long_stage_is_announced_before_it_starts_with_the_settings_that_short
 
 
 @pytest.mark.parametrize(("seconds", "announced"), [(0.01, False), (2.0, True)])
-def test_without_an_estimate_the_first_items_tell_how_long_a_stage_takes(clock, caplog, seconds, announced):
+def test_stage_without_an_estimate_is_timed_by_its_first_items(clock, caplog, seconds, announced):
     with progress.Progress().stage("search: x", 100, progress.TimeEstimate("k")) as advance:
         advance(0)
         clock(10 * seconds)
@@ -69,12 +69,12 @@ def test_the_time_left_never_grows_while_a_chunk_is_waited_for(clock, caplog, mo
             while caplog.text.count("\n") < elapsed // 10 - 4 and time.monotonic() < deadline:
                 time.sleep(0.001)
     lines = [message.partition("50 of 100, ")[2] for message in caplog.messages if "50 of 100" in message]
-    left = [f"0.833/s, about {seconds} s left" for seconds in (60, 50, 40, 30, 20, 10)]
-    assert lines == [*left, "0.833/s, 120 s elapsed", "0.833/s, 130 s elapsed", "0.833/s, 140 s elapsed"]
+    remaining = [f"0.833/s, about {seconds} s left" for seconds in (60, 50, 40, 30, 20, 10)]
+    assert lines == [*remaining, "0.833/s, 120 s elapsed", "0.833/s, 130 s elapsed", "0.833/s, 140 s elapsed"]
 
 
 @pytest.mark.parametrize("total", [None, 10])
-def test_one_long_call_is_not_silent(caplog, monkeypatch, total):
+def test_lines_are_written_during_a_long_call(caplog, monkeypatch, total):
     caplog.set_level(logging.INFO, "cfeval")
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.02)
     monkeypatch.setattr(progress, "_POLL_SECONDS", 0.01)
@@ -89,12 +89,12 @@ def test_no_thread_is_left_when_a_stage_fails():
     with pytest.raises(ValueError), progress.Progress().stage("score"):
         raise ValueError
     deadline = time.monotonic() + 60
-    while (names := [one.name for one in threading.enumerate()]) and "cfeval-progress" in names:
+    while (names := [first.name for first in threading.enumerate()]) and "cfeval-progress" in names:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_all_that_is_known_from_before_says_nothing_of_speed(clock, caplog):
+def test_cached_items_do_not_count_for_the_speed(clock, caplog):
     caplog.set_level(logging.INFO, "cfeval")
     made = progress.Progress()
     with made.stage("explain", 1000, component="x") as advance:

@@ -28,23 +28,34 @@ def run(toy, make_run):
 
 
 def test_a_judge_has_a_folder_of_its_own_with_the_same_instances_and_explainers(run):
-    ours, theirs = (json.loads((folder / "run.json").read_text()) for folder in (run, run / "judges" / "tree"))
-    assert theirs["status"] == "complete" and theirs["fidelity"]["test"] > 0.5 and "fidelity" not in ours
-    assert list(theirs["explainers"]) == list(ours["explainers"])
-    one, two = (pd.read_parquet(f / "instances.parquet")["instance"] for f in (run, run / "judges" / "tree"))
-    assert one.tolist() == two.tolist()
-    assert "tables.md" in theirs["files"] and "recommendation.json" in ours["files"]
+    own_values, package_values = (
+        json.loads((folder / "run.json").read_text()) for folder in (run, run / "judges" / "tree")
+    )
+    assert (
+        package_values["status"] == "complete"
+        and package_values["fidelity"]["test"] > 0.5
+        and "fidelity" not in own_values
+    )
+    assert list(package_values["explainers"]) == list(own_values["explainers"])
+    component, second = (pd.read_parquet(f / "instances.parquet")["instance"] for f in (run, run / "judges" / "tree"))
+    assert component.tolist() == second.tolist()
+    assert "tables.md" in package_values["files"] and "recommendation.json" in own_values["files"]
 
 
 def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(run):
-    told = json.loads((run / "recommendation.json").read_text())["questions"]
-    assert {name: one["believed"] for name, one in told.items()} == {"contribution": "reference", "change": "reference"}
-    for one in told.values():
-        assert [judge["judge"] for judge in one["judges"]] == ["tree"] and one["judges"][0]["fidelity"]["test"] > 0.5
-        assert set(one["reference"]["values"]) == {"omission", "lime"}
+    result = json.loads((run / "recommendation.json").read_text())["questions"]
+    assert {name: component["believed"] for name, component in result.items()} == {
+        "contribution": "reference",
+        "change": "reference",
+    }
+    for component in result.values():
+        assert [judge["judge"] for judge in component["judges"]] == ["tree"] and component["judges"][0]["fidelity"][
+            "test"
+        ] > 0.5
+        assert set(component["reference"]["values"]) == {"omission", "lime"}
     metrics = pd.read_csv(run / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
     for question, truth in (("contribution", "shapley"), ("change", "contrast")):
-        for name, value in told[question]["reference"]["values"].items():
+        for name, value in result[question]["reference"]["values"].items():
             assert value == pytest.approx(metrics["recall", truth, name])
     first = (run / "tables.md").read_text().splitlines()[0]
     assert first == "**Which explainer to use on this model**"
@@ -55,11 +66,13 @@ def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(
 def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_not_computed_again(
     toy, tmp_path, monkeypatch
 ):
-    few = [*toy.arguments[2:], *SMALL_RUN, *CHOSEN, "n_explain=10", "resamples=0"]
-    plan = inside.make_plan(*few, folder=toy.folder / "conf")
-    seen = []
+    overrides = [*toy.arguments[2:], *SMALL_RUN, *CHOSEN, "n_explain=10", "resamples=0"]
+    plan = inside.make_plan(*overrides, folder=toy.folder / "conf")
+    received = []
     train = pipeline.train_model
-    monkeypatch.setattr(pipeline, "train_model", lambda plan, *rest: seen.append(plan.model) or train(plan, *rest))
+    monkeypatch.setattr(
+        pipeline, "train_model", lambda plan, *remainder: received.append(plan.model) or train(plan, *remainder)
+    )
 
     def again():
         folder = RunFolder(tmp_path, ["cfeval", "run"])
@@ -69,13 +82,13 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
         return {name: (tmp_path / name).read_bytes() for name in names}
 
     first = again()
-    assert seen == [plan.model, plan.judges["tree"].make_trainable(plan.model)]
+    assert received == [plan.model, plan.judges["tree"].make_trainable(plan.model)]
     record = json.loads((tmp_path / "run.json").read_text())
     record["status"] = "stopped"
     (tmp_path / "run.json").write_text(json.dumps(record))
-    seen.clear()
+    received.clear()
     assert again() == first
-    assert seen == [plan.model]  # the judge's folder is complete
+    assert received == [plan.model]  # the judge's folder is complete
 
 
 def test_who_explains_one_model_only_explains_no_judge(toy):

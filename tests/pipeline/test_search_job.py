@@ -63,23 +63,23 @@ def check_equal(first, second):
 @pytest.mark.parametrize("access", [Access.LABEL, Access.PROBABILITY])
 def test_chunks_workers_and_cache_change_no_counterfactual(access, tmp_path):
     task = replace(make_task(DATASET, MODEL, FEATURES, access), component=f"search.{access.name.lower()}")
-    whole = Discrete().find(task)
-    cache, done = Disk(str(tmp_path)), []
-    plain = run(job(Small(), access), advance=done.append)
-    check_equal(edits(plain), whole)
-    assert sum(done) == 70 and len(done) > 5 and plain.cost.rows > 70
+    result_of_all = Discrete().find(task)
+    cache, outcome = Disk(str(tmp_path)), []
+    plain = run(job(Small(), access), advance=outcome.append)
+    check_equal(edits(plain), result_of_all)
+    assert sum(outcome) == 70 and len(outcome) > 5 and plain.cost.rows > 70
     workers = run(job(Small(), access), Local(2, min_seconds=0.0))
-    check_equal(edits(workers), whole)
+    check_equal(edits(workers), result_of_all)
     assert workers.cost.rows == plain.cost.rows
     first = run(job(Small(), access, slice(32)), cache=cache)
-    check_equal(edits(run(job(Small(), access), cache=cache)), whole)
+    check_equal(edits(run(job(Small(), access), cache=cache)), result_of_all)
 
     class Broken(Small):
         def find(self, task):
             raise AssertionError("not cached")
 
     warm = run(job(Broken(), access), cache=cache)
-    check_equal(edits(warm), whole)
+    check_equal(edits(warm), result_of_all)
     assert warm.cost.rows == plain.cost.rows and first.cost.rows < plain.cost.rows
     message = rf"search.{access.name.lower()} failed, AssertionError: not cached \(test_search_job.py:\d+\)"
     with pytest.raises(Failure, match=message):
@@ -110,8 +110,11 @@ def test_chunks_may_differ_in_number_type_but_not_in_fields():
             return result if task.ids[0] == ROWS.ids[0] else replace(result, probability=None)
 
     access = Access.PROBABILITY
-    plain, whole = (run(job(search, access)).arrays["distance"] for search in (Small(), Whole()))
-    assert np.array_equal(whole, np.concatenate([np.ceil(plain[:16]), plain[16:]])) and (whole != plain).any()
+    plain, result_of_all = (run(job(search, access)).arrays["distance"] for search in (Small(), Whole()))
+    assert (
+        np.array_equal(result_of_all, np.concatenate([np.ceil(plain[:16]), plain[16:]]))
+        and (result_of_all != plain).any()
+    )
     with pytest.raises(Failure, match=r"search\.probability gave probability for some instances only"):
         run(job(Partly(), access))
 
@@ -128,9 +131,9 @@ def test_searches_respect_constraints(search, seed):
     model = make_linear(dataset, seed=seed)
     dataset = add_constraints(dataset, seed)
     if search.moves_embeddings:  # a plan rejects features that may only increase or decrease for these searches
-        ways = {"up": "none", "down": "none"}
+        removals = {"up": "none", "down": "none"}
         features = tuple(
-            replace(f, allowed_change=ways.get(f.allowed_change, f.allowed_change)) for f in dataset.features
+            replace(f, allowed_change=removals.get(f.allowed_change, f.allowed_change)) for f in dataset.features
         )
         dataset = replace(dataset, features=features)
     access = max(search.levels)

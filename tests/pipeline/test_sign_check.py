@@ -49,14 +49,14 @@ def test_other_scores_give_no_warning(dataset):
     context = make_context(dataset)
     scores, rng = effects_on_class_1(context), np.random.default_rng(0)
     towards = np.where(context.rows.labels == 1, 1.0, -1.0)[:, None]
-    for others in (
+    for other_values in (
         scores * towards,
         -scores * towards,
         abs(scores),
         rng.normal(size=scores.shape),
         np.ones(scores.shape),
     ):
-        assert find_reversed_signs(context, "imported", make_result(context, others)) is None
+        assert find_reversed_signs(context, "imported", make_result(context, other_values)) is None
 
 
 def test_scores_that_cannot_be_compared_give_no_warning():

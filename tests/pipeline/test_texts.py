@@ -52,8 +52,8 @@ def test_a_function_reads_the_original_texts(tmp_path):
     moods = ["Good,  very Good!", "so-so (really)", "DULL: avoid"]
     rows = [(f" {moods[i % 3]} Rare{i}th.", int(i % 3 == 0)) for i in range(60)]
     run(tmp_path, SCORE, rows)
-    seen = set(json.loads((tmp_path / "seen.json").read_text()))
-    assert {text for text, _ in rows} <= seen  # the accuracy is measured on all of them
+    received = set(json.loads((tmp_path / "seen.json").read_text()))
+    assert {text for text, _ in rows} <= received  # the accuracy is measured on all of them
     instances = pd.read_parquet(tmp_path / "run" / "instances.parquet").set_index("instance")
     for i, line in instances.iterrows():
         assert line["text"] == rows[i][0] and line["predicted"] == rows[i][1]

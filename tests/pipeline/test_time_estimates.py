@@ -114,7 +114,7 @@ def make_context(model, *overrides):
     return create_context(plan.restrict_to(ModelSpec(TABLE, type(model))), TABLE, model)
 
 
-def test_settings_are_named_by_their_keys():
+def test_estimates_list_the_keys_of_settings():
     model = draw_linear(TABLE, 7, 3)
     context = make_context(
         BlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500"

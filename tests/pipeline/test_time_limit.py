@@ -8,7 +8,7 @@ import pytest
 from cfeval_cli.pipeline.time_limit import TimeLimitExceeded, limit_time
 
 
-def test_what_never_ends_is_ended_and_signals_are_as_before():
+def test_endless_code_is_interrupted_and_the_signal_handler_restored():
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(TimeLimitExceeded), limit_time(0.05):
         while True:
@@ -16,7 +16,7 @@ def test_what_never_ends_is_ended_and_signals_are_as_before():
     assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_an_exception_that_is_caught_within_does_not_save_it():
+def test_code_that_catches_the_exception_is_interrupted_again():
     with pytest.raises(TimeLimitExceeded), limit_time(0.05):
         while True:
             try:
@@ -29,13 +29,13 @@ def test_an_exception_that_is_caught_within_does_not_save_it():
 def test_without_a_limit_and_in_other_threads_nothing_is_interrupted():
     with limit_time(None):
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    seen = []
+    received = []
 
     def work():
         with limit_time(60):
-            seen.append(signal.getitimer(signal.ITIMER_REAL))
+            received.append(signal.getitimer(signal.ITIMER_REAL))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [(0.0, 0.0)]
+    assert received == [(0.0, 0.0)]

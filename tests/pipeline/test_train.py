@@ -21,7 +21,7 @@ def test_quality_is_counted_on_each_split():
         assert quality["majority"][name] == pytest.approx(max(np.mean(split.labels == c) for c in set(split.labels)))
 
 
-def test_seconds_of_an_evaluation_are_those_of_the_model(monkeypatch):
+def test_seconds_of_an_evaluation_exclude_other_work(monkeypatch):
     now = [0.0]
 
     def take(seconds, compute):

@@ -21,12 +21,12 @@ from tests.truth.models import Twisted, random_tree
 
 
 def studied(model, dataset, *overrides):
-    chosen = (
+    selection = (
         "truth=[shapley,contrast,responsibility]",
         "explainer=[random]",
         "truth.shapley.budget=60",
     )
-    plan = make_plan("cache=off", "n_jobs=1", *chosen, *overrides).restrict_to(ModelSpec(dataset, type(model)))
+    plan = make_plan("cache=off", "n_jobs=1", *selection, *overrides).restrict_to(ModelSpec(dataset, type(model)))
     return create_context(plan, dataset, model)
 
 
@@ -39,36 +39,39 @@ def compute_truths(context):
 
 @pytest.fixture(scope="module")
 def box():
-    dataset = make_mixed(1, n=40, categories=3, numbers=3)
+    dataset = make_mixed(1, n=40, categories=3, truth_estimate=3)
     return random_tree(dataset, 1, splits=25), dataset
 
 
-def same(one, two):
-    for name, known in one.items():
-        assert np.array_equal(known.importance, two[name].importance) and known.method == two[name].method
-        assert (known.error is None) == (two[name].error is None)
-        assert known.error is None or np.array_equal(known.error, two[name].error, equal_nan=True)
+def same(first_result, second):
+    for name, truth_estimate in first_result.items():
+        assert (
+            np.array_equal(truth_estimate.importance, second[name].importance)
+            and truth_estimate.method == second[name].method
+        )
+        assert (truth_estimate.error is None) == (second[name].error is None)
+        assert truth_estimate.error is None or np.array_equal(truth_estimate.error, second[name].error, equal_nan=True)
 
 
-def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
+def test_chunks_and_workers_give_the_values_of_one_call(box, monkeypatch):
     model, dataset = box
     context = studied(Twisted.of(model), dataset)
-    whole = compute_truths(context)
-    assert not whole["shapley"].method.startswith("exact") and whole["shapley"].error.shape == (40,)
-    for name, known in whole.items():
-        assert np.array_equal(known.importance, context.compute_importance(name))
+    result_of_all = compute_truths(context)
+    assert not result_of_all["shapley"].method.startswith("exact") and result_of_all["shapley"].error.shape == (40,)
+    for name, truth_estimate in result_of_all.items():
+        assert np.array_equal(truth_estimate.importance, context.compute_importance(name))
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE", 7)
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE_WITHOUT_EVALUATIONS", 9)
-    same(compute_truths(context), whole)
-    two = replace(context, plan=replace(context.plan, executor=Local(n_jobs=2, min_seconds=0)))
-    same(compute_truths(two), whole)
+    same(compute_truths(context), result_of_all)
+    second = replace(context, plan=replace(context.plan, executor=Local(n_jobs=2, min_seconds=0)))
+    same(compute_truths(second), result_of_all)
 
 
 def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
     model, dataset = box
     context = studied(model, dataset)
-    kept = replace(context, cache=Disk(str(tmp_path)))
-    first = compute_truths(kept)
+    cached = replace(context, cache=Disk(str(tmp_path)))
+    first = compute_truths(cached)
     computed, compute = [], truth_stage._compute_chunk
 
     def record(job, positions):
@@ -76,10 +79,10 @@ def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
         return compute(job, positions)
 
     monkeypatch.setattr(truth_stage, "_compute_chunk", record)
-    same(compute_truths(kept), first)
+    same(compute_truths(cached), first)
     # two are computed from the tree without evaluations; contrast was cached, and a sample is verified
     assert computed == [("shapley", 40), ("contrast", 3), ("responsibility", 40)]
-    other = replace(context, cache=kept.cache, plan=replace(context.plan, truths={"contrast": Contrast(budget=999)}))
+    other = replace(context, cache=cached.cache, plan=replace(context.plan, truths={"contrast": Contrast(budget=999)}))
     compute_truths(other)
     assert {name for name, _ in computed[3:]} == {"contrast"} and len(
         computed
@@ -101,12 +104,12 @@ def test_partly_sampled_values_have_errors_and_a_method(box, monkeypatch):
         )
 
     monkeypatch.setattr(shapley, "estimate", estimate)
-    known = compute_truths(context)["shapley"]
-    assert known.error.tolist() == [0] * 16 + [2] * 24 and known.method == "exact; sampled ünusually"
+    truth_estimate = compute_truths(context)["shapley"]
+    assert truth_estimate.error.tolist() == [0] * 16 + [2] * 24 and truth_estimate.method == "exact; sampled ünusually"
 
 
 def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_run):
-    every = (
+    all_settings = (
         "truth=[shapley,contrast,responsibility,used]",
         "explainer=[random,omission,lr]",
         "explainer.lr.evaluates_model=true",
@@ -119,7 +122,7 @@ def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_r
         (["model=estimator", "+model.estimator.max_iter=5", "model.blind=0.5", "truth.shapley.budget=20"], False,
          ["shapley", "contrast", "responsibility", "used"]),
     ):  # fmt: skip
-        folder = make_run(toy, *model, *every)
+        folder = make_run(toy, *model, *all_settings)
         record = folders.read_results(folder).record
         assert list(record.truths) == names == record.settings.truth
         estimate_record = record.truths["shapley"]
@@ -142,15 +145,17 @@ def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_r
 
 def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
     model, dataset = box
-    whole = compute_truths(studied(Twisted.of(model), dataset, "reference=null"))
+    result_of_all = compute_truths(studied(Twisted.of(model), dataset, "reference=null"))
     context = studied(Twisted.of(model), dataset, "reference=20")
     part = compute_truths(context)
-    for name, known in part.items():
-        sampled = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
+    for name, truth_estimate in part.items():
+        sampled = np.flatnonzero(~np.isnan(truth_estimate.importance).all(axis=1))
         assert len(sampled) == 20 and np.array_equal(sampled, select_instances(context, context.plan.truths[name]))
-        assert np.array_equal(known.importance[sampled], whole[name].importance[sampled])
-        assert known.method == whole[name].method
-        assert known.error is None or np.array_equal(known.error[sampled], whole[name].error[sampled], equal_nan=True)
+        assert np.array_equal(truth_estimate.importance[sampled], result_of_all[name].importance[sampled])
+        assert truth_estimate.method == result_of_all[name].method
+        assert truth_estimate.error is None or np.array_equal(
+            truth_estimate.error[sampled], result_of_all[name].error[sampled], equal_nan=True
+        )
     exact = studied(model, dataset, "reference=20")  # needs no evaluations
     assert not np.isnan(compute_truths(exact)["shapley"].importance).any()
 
@@ -167,16 +172,16 @@ def test_the_budget_limits_the_instances_and_the_truths(box):
 def test_a_truth_of_a_sample_gives_scores_of_the_sample(toy, make_run):
     boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "resamples=0")
     boosting += ("metric=[comprehensiveness,c,recall]", "truth.shapley.budget=20", "n_explain=12")
-    some, every = make_run(toy, *boosting, "reference=8"), make_run(toy, *boosting, "reference=null")
-    one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
-    recall = one[one["metric"] == "recall"]
+    subset, all_settings = make_run(toy, *boosting, "reference=8"), make_run(toy, *boosting, "reference=null")
+    first_result, second = (pd.read_parquet(folder / "scores.parquet") for folder in (subset, all_settings))
+    recall = first_result[first_result["metric"] == "recall"]
     assert recall.groupby(["explainer", "variant"], observed=True).size().eq(8).all()
     keys = ["instance", "explainer", "metric", "variant"]
-    both = recall.merge(two, on=keys)
-    assert len(both) == len(recall) and (both["numerator_x"] == both["numerator_y"]).all()
-    assert "on 8 of 12 instances" in (some / "tables.md").read_text()
-    rest = one[one["metric"] != "recall"].reset_index(drop=True)
-    assert rest.equals(two[two["metric"] != "recall"].reset_index(drop=True))
+    joined_pair = recall.merge(second, on=keys)
+    assert len(joined_pair) == len(recall) and (joined_pair["numerator_x"] == joined_pair["numerator_y"]).all()
+    assert "on 8 of 12 instances" in (subset / "tables.md").read_text()
+    remainder = first_result[first_result["metric"] != "recall"].reset_index(drop=True)
+    assert remainder.equals(second[second["metric"] != "recall"].reset_index(drop=True))
 
 
 def test_responsibility_of_an_additive_model_is_not_labelled_exact(toy, make_run):

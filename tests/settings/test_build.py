@@ -362,7 +362,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["explainer=[file]", "explainer.file.path=/"], "explainer.file: path: the folder / has no file of .csv"),
     ],
 )
-def test_wrong_settings_are_named(overrides, message):
+def test_invalid_settings_are_refused(overrides, message):
     told = " ".join(overrides)
     beside = [f"{key}={value}" for key, value in FEW.items() if key not in told]  # few others, where none is spoken of
     with pytest.raises(UserError, match=message):

@@ -330,11 +330,11 @@ class Strange(First):
 
 class Counting(First):
     def fit(self, dataset, model):
-        asked = []
+        queries = []
 
         def sample(features):
-            asked.append(features)
-            return np.full((1, len(features)), len(asked) % 3, dtype=np.int32), np.ones(1)
+            queries.append(features)
+            return np.full((1, len(features)), len(queries) % 3, dtype=np.int32), np.ones(1)
 
         return SimpleNamespace(value=None, vectors=None, sample=sample)
 
@@ -369,19 +369,19 @@ class Search1(Search):
 
 class Lying(Search1):
     def find(self, task):
-        found = super().find(task)
-        return replace(found, flipped=np.ones(len(task), dtype=bool))
+        result = super().find(task)
+        return replace(result, flipped=np.ones(len(task), dtype=bool))
 
 
 class Elsewhere(Search1):
     def find(self, task):
-        found = super().find(task)
-        codes = found.codes.copy()
+        result = super().find(task)
+        codes = result.codes.copy()
         last = (codes != ABSENT).sum(axis=1) - 1
         rows = np.arange(len(codes))
         codes[rows, last] = (codes[rows, last] + 1) % 3
         labels = task.model.predict_labels(codes)
-        return replace(found, codes=codes, labels=labels, flipped=labels != task.labels)
+        return replace(result, codes=codes, labels=labels, flipped=labels != task.labels)
 
 
 class Nothing(Search1):
@@ -391,8 +391,8 @@ class Nothing(Search1):
 
 class Wandering(Search1):
     def find(self, task):
-        found = super().find(task)
-        return replace(found, distance=found.distance + np.arange(len(task)))
+        result = super().find(task)
+        return replace(result, distance=result.distance + np.arange(len(task)))
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ class Placed(Same):
     ("broken", "message"),
     [
         (Below, "distances must be finite and not negative"),
-        (Torn, r"matrix\(\) and between\(\) disagree"),
+        (Torn, r"compute_distance_matrix\(\) and compute_distances\(\) disagree"),
         (Placed, "gives other distances in another order"),
     ],
 )
@@ -584,13 +584,13 @@ def in_reverse(work, shared, items):
 
 
 def hiding(work, shared, items):
-    done = []
+    outcome = []
     for item in items:
         try:
-            done.append(work(shared, item))
+            outcome.append(work(shared, item))
         except ValueError:
-            done.append(None)
-    return done
+            outcome.append(None)
+    return outcome
 
 
 @pytest.mark.parametrize(("broken", "message"), [(in_reverse, "in another order"), (hiding, "hides an error")])

@@ -126,8 +126,8 @@ def test_the_local_executor(n_jobs, min_seconds):
 
 @pytest.mark.parametrize("name", names("cache"))
 def test_caches(name, tmp_path):
-    more = [f"cache.folder={tmp_path}"] if name == "disk" else []
-    check_cache(one("cache", name, object, *more))
+    extra = [f"cache.folder={tmp_path}"] if name == "disk" else []
+    check_cache(one("cache", name, object, *extra))
 
 
 @pytest.mark.parametrize("name", ["adults", *EXPECTED_COUNTS])

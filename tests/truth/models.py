@@ -38,23 +38,23 @@ def random_tree(dataset, seed, splits=6, classes=2):
     """A tree of random tests, some of the same feature again, with random leaves."""
     rng = np.random.default_rng(seed)
     sizes = np.array([len(feature.values) for feature in dataset.features])
-    feature, left, right, tests = [-1], [0], [0], [np.zeros(sizes.max(), dtype=bool)]
+    feature, remaining, right, tests = [-1], [0], [0], [np.zeros(sizes.max(), dtype=bool)]
     leaves = [0]
     for _ in range(splits):
         node = leaves.pop(int(rng.integers(len(leaves))))
         j = int(rng.integers(len(sizes)))
-        feature[node], left[node], right[node] = j, len(feature), len(feature) + 1
+        feature[node], remaining[node], right[node] = j, len(feature), len(feature) + 1
         tests[node][: sizes[j]] = rng.random(sizes[j]) < 0.5
-        for child in (left[node], right[node]):
+        for child in (remaining[node], right[node]):
             leaves.append(child)
-            feature.append(-1), left.append(0), right.append(0), tests.append(np.zeros(sizes.max(), dtype=bool))
-    told = rng.dirichlet(np.ones(classes), len(feature))
-    return TreeModel(np.array(feature), np.array(left), np.array(right), np.array(tests), sizes, told)
+            feature.append(-1), remaining.append(0), right.append(0), tests.append(np.zeros(sizes.max(), dtype=bool))
+    result = rng.dirichlet(np.ones(classes), len(feature))
+    return TreeModel(np.array(feature), np.array(remaining), np.array(right), np.array(tests), sizes, result)
 
 
 def asked(dataset, model):
     """All test instances with what a model says of them."""
     codes = dataset.test.codes
-    told = model.predict_proba(codes)
-    labels = told.argmax(axis=1)
-    return Rows(dataset.test.ids, codes, labels, told[np.arange(len(codes)), labels])
+    result = model.predict_proba(codes)
+    labels = result.argmax(axis=1)
+    return Rows(dataset.test.ids, codes, labels, result[np.arange(len(codes)), labels])

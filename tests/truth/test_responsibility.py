@@ -26,11 +26,11 @@ def choices(dataset, row, j):
     return [v for v in values if v != row[j] and is_permitted(feature, row[j], v)]
 
 
-def can_flip(dataset, model, row, label, some):
+def can_flip(dataset, model, row, label, subset):
     """Whether giving all of some features other values can change the class."""
-    for values in product(*(choices(dataset, row, j) for j in some)):
+    for values in product(*(choices(dataset, row, j) for j in subset)):
         other = row.copy()
-        other[list(some)] = values
+        other[list(subset)] = values
         if model.predict_proba(other[None])[0].argmax() != label:
             return True
     return False
@@ -39,10 +39,10 @@ def can_flip(dataset, model, row, label, some):
 def written_out(dataset, model, row, label, most):
     """1 / size of the smallest set with each feature that flips while no part of it does."""
     width = len(row)
-    every = chain.from_iterable(combinations(range(width), size) for size in range(1, most + 1))
-    flipping = [set(some) for some in every if can_flip(dataset, model, row, label, some)]
-    minimal = [one for one in flipping if not any(other < one for other in flipping)]
-    return [max((1 / len(one) for one in minimal if j in one), default=0.0) for j in range(width)]
+    all_settings = chain.from_iterable(combinations(range(width), size) for size in range(1, most + 1))
+    flipping = [set(subset) for subset in all_settings if can_flip(dataset, model, row, label, subset)]
+    minimal = [first for first in flipping if not any(other < first for other in flipping)]
+    return [max((1 / len(first) for first in minimal if j in first), default=0.0) for j in range(width)]
 
 
 @given(st.integers(0, 10_000))
@@ -52,8 +52,8 @@ def test_responsibility_equals_the_search_over_all_sets(seed):
         dataset = add_constraints(dataset, seed)
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
-    found = Responsibility().estimate(dataset, open_client(model), rows)
-    assert found.method == "exact" and found.error is None
+    result = Responsibility().estimate(dataset, open_client(model), rows)
+    assert result.method == "exact" and result.error is None
     pairs = Responsibility().estimate(dataset, open_client(Twisted.of(model)), rows)
     enough = int(dataset.is_changeable.sum())
     assert pairs.method == ("searched up to sets of two" if enough > 2 else "exact")
@@ -65,7 +65,7 @@ def test_responsibility_equals_the_search_over_all_sets(seed):
     assert single.method == "searched single features only" or enough < 2
     for i in range(2):
         row, label = rows.codes[i], rows.labels[i]
-        assert found.importance[i].tolist() == pytest.approx(
+        assert result.importance[i].tolist() == pytest.approx(
             written_out(dataset, model, row, label, dataset.n_features)
         )
         assert pairs.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, 2))
@@ -81,7 +81,7 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
         dataset = add_constraints(dataset, seed)
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
-    found = Contrast().compute_importance(dataset, open_client(model), rows)
+    result = Contrast().compute_importance(dataset, open_client(model), rows)
     for i, row in enumerate(rows.codes):
         for j in range(dataset.n_features):
             drops = []
@@ -89,12 +89,12 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
                 other = row.copy()
                 other[j] = value
                 drops.append(rows.probability[i] - model.predict_proba(other[None])[0, rows.labels[i]])
-            assert found[i, j] == pytest.approx(max(drops, default=0.0))
+            assert result[i, j] == pytest.approx(max(drops, default=0.0))
 
 
 def test_features_that_may_not_change_have_no_value():
     dataset = make_dataset([3, 2, 2], n=6)
-    fixed = replace(dataset, features=tuple(replace(one, allowed_change="none") for one in dataset.features))
+    fixed = replace(dataset, features=tuple(replace(first, allowed_change="none") for first in dataset.features))
     model = random_tree(fixed, 3)
     rows = asked(fixed, model)
     for hidden in (model, Twisted.of(model)):
@@ -113,16 +113,18 @@ def test_labels_are_enough_for_responsibility():
     dataset = make_dataset([3, 2, 2, 3], n=8, seed=4)
     model = random_tree(dataset, 8)
     rows = asked(dataset, model)
-    ours = Responsibility().compute_importance(dataset, open_client(Labels(model)), rows)
-    assert np.array_equal(ours, Responsibility().compute_importance(dataset, open_client(Twisted.of(model)), rows))
+    own_values = Responsibility().compute_importance(dataset, open_client(Labels(model)), rows)
+    assert np.array_equal(
+        own_values, Responsibility().compute_importance(dataset, open_client(Twisted.of(model)), rows)
+    )
 
 
 def test_reason_for_data_with_more_alternatives_than_the_budget():
     dataset = make_dataset([3, 2, 4])
     assert count_alternatives(dataset) == 9 and count_alternatives(dataset, 2) == 6 + 12 + 8
     for truth in (Contrast(budget=8), Responsibility(budget=8)):
-        told = truth.not_applicable_reason(ModelSpec(dataset, BlackBox))
-        assert told == f"needs 9 model evaluations per instance, more than truth.{truth.name}.budget=8"
+        output = truth.not_applicable_reason(ModelSpec(dataset, BlackBox))
+        assert output == f"needs 9 model evaluations per instance, more than truth.{truth.name}.budget=8"
     assert Contrast(budget=8).not_applicable_reason(ModelSpec(dataset, LinearModel)) is None
     assert Responsibility(budget=8).not_applicable_reason(ModelSpec(dataset, TreeModel)) is None
     assert "probabilities" in Contrast().not_applicable_reason(ModelSpec(dataset, LabelModel))

@@ -44,9 +44,9 @@ def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
         open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows
     )
     for i in range(2):
-        wanted = written_out(model, dataset.train.codes, rows.codes[i], rows.labels[i])
-        assert by_leaf[i] == pytest.approx(wanted, abs=1e-12)
-        assert by_coalition[i] == pytest.approx(wanted, abs=1e-12)
+        requested_columns = written_out(model, dataset.train.codes, rows.codes[i], rows.labels[i])
+        assert by_leaf[i] == pytest.approx(requested_columns, abs=1e-12)
+        assert by_coalition[i] == pytest.approx(requested_columns, abs=1e-12)
 
 
 @given(st.integers(0, 10_000))
@@ -65,7 +65,7 @@ def test_leaves_and_coalitions_agree(seed):
     assert by_leaf.sum(axis=1) == pytest.approx(model.predict_proba(rows.codes)[of] - usual[rows.labels])
 
 
-def test_values_of_a_tree_equal_those_of_the_package_shap():
+def test_values_of_a_tree_equal_the_package_shap():
     """The same scikit-learn tree: interventional values of columns, of which each is one feature here."""
     shap = pytest.importorskip("shap")
     from sklearn.tree import DecisionTreeClassifier
@@ -79,32 +79,32 @@ def test_values_of_a_tree_equal_those_of_the_package_shap():
     grown = DecisionTreeClassifier(max_depth=5, random_state=0).fit(train, dataset.train.labels)
     model = compile_tree(grown, encoder, dataset, np.arange(dataset.n_features))
     rows = asked(dataset, model)
-    ours = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
+    own_values = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     explainer = shap.TreeExplainer(grown, train, feature_perturbation="interventional", model_output="probability")
-    theirs = explainer.shap_values(encoder.transform(rows.codes), check_additivity=False)
-    assert ours == pytest.approx(theirs[np.arange(len(rows)), :, rows.labels], abs=1e-6)
-    few = dataset.train.codes[:20]
+    package_values = explainer.shap_values(encoder.transform(rows.codes), check_additivity=False)
+    assert own_values == pytest.approx(package_values[np.arange(len(rows)), :, rows.labels], abs=1e-6)
+    overrides = dataset.train.codes[:20]
     exact = shap.explainers.Exact(
-        lambda x: grown.predict_proba(x)[:, 1], shap.maskers.Independent(encoder.transform(few), max_samples=20)
+        lambda x: grown.predict_proba(x)[:, 1], shap.maskers.Independent(encoder.transform(overrides), max_samples=20)
     )
-    told = exact(encoder.transform(rows.codes[:3])).values
+    output = exact(encoder.transform(rows.codes[:3])).values
     sign = np.where(rows.labels[:3] == 1, 1, -1)[:, None]
-    assert compute_tree_values(model.get_leaves(), few, rows)[:3] == pytest.approx(sign * told, abs=1e-9)
+    assert compute_tree_values(model.get_leaves(), overrides, rows)[:3] == pytest.approx(sign * output, abs=1e-9)
 
 
 def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
     dataset = make_dataset([3, 4, 2], n=10, seed=3)
     model = draw_linear(dataset, 1, 2)
     rows = make_rows(dataset, model)
-    found = Shapley().estimate(dataset, open_client(model), rows)
+    result = Shapley().estimate(dataset, open_client(model), rows)
     client = open_client(model)
     effects = client.compute_effects(rows.codes, rows.labels) - client.compute_mean_effects()[rows.labels]
-    assert np.array_equal(found.importance, effects) and found.error is None
+    assert np.array_equal(result.importance, effects) and result.error is None
     # the Shapley value of the logit, by all coalitions: a logit is asked for as if it were a probability
     values = compute_coalition_values(
         open_client(Twisted(lambda codes: model.compute_logits(codes))), dataset.train.codes, np.arange(3), rows
     )
-    assert found.importance == pytest.approx(values)
+    assert result.importance == pytest.approx(values)
     spec = ModelSpec(dataset, LinearModel)
     assert not Shapley().evaluates_model(spec) and Shapley().evaluates_model(ModelSpec(dataset, BlackBox))
 
@@ -113,13 +113,19 @@ def test_few_features_are_exact_unless_the_budget_is_too_small():
     dataset = make_dataset([3, 2, 3], n=30, seed=2)
     model = random_tree(dataset, 5)
     rows = asked(dataset, model)
-    wanted = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
+    requested_columns = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     black = Twisted.of(model)
     exact = Shapley().estimate(dataset, open_client(black), rows)
-    assert exact.error is None and exact.method.startswith("exact") and exact.importance == pytest.approx(wanted)
+    assert (
+        exact.error is None
+        and exact.method.startswith("exact")
+        and exact.importance == pytest.approx(requested_columns)
+    )
     sampled = Shapley(budget=10).estimate(dataset, open_client(black), rows)
     assert sampled.error.shape == (len(rows),) and sampled.method.startswith("sampled")
-    assert np.abs(sampled.importance - wanted).max() <= 1.0 and not np.array_equal(sampled.importance, wanted)
+    assert np.abs(sampled.importance - requested_columns).max() <= 1.0 and not np.array_equal(
+        sampled.importance, requested_columns
+    )
 
 
 @pytest.mark.parametrize("error", [0.05, 0.01])
@@ -129,13 +135,13 @@ def test_sampling_stops_at_the_standard_error_or_the_budget(error):
     rows = asked(dataset, model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapley, "_MAX_EXACT_FEATURES", 0)
-        found = Shapley(error=error, budget=200_000 if error == 0.05 else 300).estimate(
+        result = Shapley(error=error, budget=200_000 if error == 0.05 else 300).estimate(
             dataset, open_client(model), rows
         )
         if error == 0.05:
-            assert (found.error <= error).all()
+            assert (result.error <= error).all()
         else:
-            assert (found.error > error).any()  # and it is told
+            assert (result.error > error).any()  # and it is told
         counted = open_client(model)
         Shapley(error=1e-9, budget=2_000).estimate(dataset, counted, rows)
     rounds = 10  # in each of which the row itself is asked about once more
@@ -148,12 +154,14 @@ def test_sampled_values_do_not_depend_on_the_other_instances(monkeypatch):
     model = Twisted.of(random_tree(dataset, 6))
     rows = asked(dataset, model)
     truth = Shapley(budget=200, seed=3)
-    whole = truth.estimate(dataset, open_client(model), rows)
+    result_of_all = truth.estimate(dataset, open_client(model), rows)
     part = truth.estimate(dataset, open_client(model), rows.take(np.array([7, 2])))
-    assert whole.method.startswith("sampled")
-    assert np.array_equal(part.importance, whole.importance[[7, 2]]) and np.array_equal(part.error, whole.error[[7, 2]])
+    assert result_of_all.method.startswith("sampled")
+    assert np.array_equal(part.importance, result_of_all.importance[[7, 2]]) and np.array_equal(
+        part.error, result_of_all.error[[7, 2]]
+    )
     other = Shapley(budget=200, seed=4).estimate(dataset, open_client(model), rows)
-    assert not np.array_equal(other.importance, whole.importance)
+    assert not np.array_equal(other.importance, result_of_all.importance)
 
 
 @pytest.mark.slow
@@ -179,9 +187,9 @@ def test_unread_features_have_no_value_and_cost_no_evaluations():
     model = Tree(min_leaf=2, blind=[dataset.features[0].name, dataset.features[3].name]).fit(dataset, 0)
     black = Twisted.of(model)
     rows = asked(dataset, model)
-    found = Shapley(budget=10**6).estimate(dataset, open_client(black), rows)
-    assert found.importance == pytest.approx(compute_tree_values(model.get_leaves(), dataset.train.codes, rows))
-    assert not found.importance[:, [0, 3]].any()
+    result = Shapley(budget=10**6).estimate(dataset, open_client(black), rows)
+    assert result.importance == pytest.approx(compute_tree_values(model.get_leaves(), dataset.train.codes, rows))
+    assert not result.importance[:, [0, 3]].any()
 
 
 def test_constant_models_and_single_features():
@@ -189,8 +197,8 @@ def test_constant_models_and_single_features():
     constant = Twisted(lambda codes: np.full(len(codes), 0.3))
     rows = Rows(dataset.test.ids, dataset.test.codes, np.zeros(10, dtype=np.int64))
     for truth in (Shapley(), Shapley(budget=1)):
-        found = truth.estimate(dataset, open_client(constant), rows)
-        assert not found.importance.any() and (found.error is None or not found.error.any())
+        result = truth.estimate(dataset, open_client(constant), rows)
+        assert not result.importance.any() and (result.error is None or not result.error.any())
 
 
 def test_reason_for_models_without_probabilities_and_for_texts():

@@ -29,13 +29,13 @@ from tests.problems import (
 def test_values_equal_the_definitions(problem):
     dataset, model = problem
     codes = dataset.test.codes
-    said = predict_labels(model, codes)
-    told = {name: compute_importance(name, model, dataset, codes, said) for name in TRUTHS}
+    predicted_labels = predict_labels(model, codes)
+    result = {name: compute_importance(name, model, dataset, codes, predicted_labels) for name in TRUTHS}
     for i, row in enumerate(codes):
-        sign = 1 if said[i] == 1 else -1
+        sign = 1 if predicted_labels[i] == 1 else -1
         for j, own in enumerate(row):
             if own == ABSENT:
-                assert all(scores[i, j] == -np.inf for scores in told.values())
+                assert all(scores[i, j] == -np.inf for scores in result.values())
                 continue
             c = [float(model.weights[j] @ e) for e in model.tables[j]]
             mean = float(np.dot(dataset.frequencies[j], c))
@@ -45,10 +45,10 @@ def test_values_equal_the_definitions(problem):
                     other = row.copy()
                     other[j] = v
                     drops.append(sign * (logit(model, row) - logit(model, other)))
-            assert told["signed"][i, j] == pytest.approx(sign * c[own])
-            assert told["absolute"][i, j] == pytest.approx(abs(c[own]))
-            assert told["shapley"][i, j] == pytest.approx(sign * (c[own] - mean))
-            assert told["contrast"][i, j] == pytest.approx(max(drops))
+            assert result["signed"][i, j] == pytest.approx(sign * c[own])
+            assert result["absolute"][i, j] == pytest.approx(abs(c[own]))
+            assert result["shapley"][i, j] == pytest.approx(sign * (c[own] - mean))
+            assert result["contrast"][i, j] == pytest.approx(max(drops))
 
 
 @given(st.integers(0, 500), st.sampled_from([0.0, 0.3]))
@@ -58,8 +58,8 @@ def test_contrast_uses_the_candidate_values_of_searches(seed, missing):
     if seed % 3:
         dataset = add_constraints(dataset, seed)
     codes = dataset.test.codes
-    said = predict_labels(model, codes)
-    told = compute_importance("contrast", model, dataset, codes, said)
+    predicted_labels = predict_labels(model, codes)
+    result = compute_importance("contrast", model, dataset, codes, predicted_labels)
     for i, row in enumerate(codes):
         for j, own in enumerate(row):
             drops = []
@@ -67,8 +67,8 @@ def test_contrast_uses_the_candidate_values_of_searches(seed, missing):
                 other = row.copy()
                 other[j] = v
                 if v != own and is_permitted(dataset.features[j], own, v):
-                    drops.append((1 if said[i] else -1) * (logit(model, row) - logit(model, other)))
-            assert told[i, j] == pytest.approx(max(drops, default=0.0))
+                    drops.append((1 if predicted_labels[i] else -1) * (logit(model, row) - logit(model, other)))
+            assert result[i, j] == pytest.approx(max(drops, default=0.0))
 
 
 @given(problems(), st.integers(-5, 5), st.integers(0, 3))
@@ -82,12 +82,12 @@ def test_shapley_and_contrast_do_not_depend_on_the_parametrisation(problem, delt
     means = np.c_[model.means, [delta if i == j else 0.0 for i in range(len(tables))]]
     shifted = LinearModel(model.bias - delta, weights, tables, means)
     codes = dataset.test.codes
-    said = predict_labels(model, codes)
+    predicted_labels = predict_labels(model, codes)
     assert shifted.predict_positive(codes) == pytest.approx(model.predict_positive(codes))
     for name in ("shapley", "contrast"):
-        a, b = (compute_importance(name, m, dataset, codes, said) for m in (model, shifted))
+        a, b = (compute_importance(name, m, dataset, codes, predicted_labels) for m in (model, shifted))
         assert a == pytest.approx(b)
-    signed = [compute_importance("signed", m, dataset, codes, said)[:, j] for m in (model, shifted)]
+    signed = [compute_importance("signed", m, dataset, codes, predicted_labels)[:, j] for m in (model, shifted)]
     assert np.abs(signed[1] - signed[0]) == pytest.approx(abs(delta))
 
 
@@ -99,8 +99,8 @@ def test_top_sorts_by_importance_then_feature_without_absent_ones():
 
 
 def test_questions_and_identifiability_are_declared():
-    told = {truth.name: (truth.question, truth.arbitrary) for truth in (Signed(), Absolute(), Shapley(), Contrast())}
-    assert told == {
+    result = {truth.name: (truth.question, truth.arbitrary) for truth in (Signed(), Absolute(), Shapley(), Contrast())}
+    assert result == {
         "signed": ("paper", True),
         "absolute": ("paper", True),
         "shapley": ("contribution", False),

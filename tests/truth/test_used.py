@@ -12,9 +12,9 @@ def test_features_left_out_of_training_are_not_used():
     dataset = make_dataset([3, 3, 3, 3], n=40, seed=1)
     settings = Tree(blind=["f1"], min_leaf=1)
     model = settings.fit(dataset, 0)
-    told = Used().compute_importance(dataset, open_client(model), asked(dataset, model))
-    assert told.shape == (40, 4) and np.array_equal(told, np.tile(model.get_used_features().astype(float), (40, 1)))
-    assert not told[:, 1].any() and Used().question == "either"
+    result = Used().compute_importance(dataset, open_client(model), asked(dataset, model))
+    assert result.shape == (40, 4) and np.array_equal(result, np.tile(model.get_used_features().astype(float), (40, 1)))
+    assert not result[:, 1].any() and Used().question == "either"
     assert (
         Used().not_applicable_reason(ModelSpec.from_settings(dataset, settings)) is None
         and ModelSpec.from_model(dataset, model).blind
