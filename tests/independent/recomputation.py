@@ -1,4 +1,4 @@
-"""Recomputes what a run folder tells with nothing of cfeval: only NumPy, SciPy, pandas and docs/run-folder.md."""
+"""Recompute the values of a run folder without code of cfeval: from NumPy, SciPy, pandas and docs/run-folder.md."""
 
 import json
 from copy import copy
@@ -12,27 +12,27 @@ import pandas as pd
 from scipy import stats
 from scipy.stats import beta
 
-NEEDS_MODEL = {  # what cannot be told from predictions that are stored: other inputs must be put before the model
+NEEDS_MODEL = {  # metrics that evaluate the model on inputs without a stored prediction
     "comprehensiveness", "sufficiency", "dfr", "pgi", "pgu", "aopc", "aopc_suff", "naopc", "edits_to_flip", "frozen",
     "faithfulness_correlation", "infidelity", "redundant", "axe", "plausible",
 }  # fmt: skip
-NEEDS_TRAINING = {"axe", "plausible", "pgi", "pgu"}  # and whatever is removed by `marginal` or `mean`
+NEEDS_TRAINING = {"axe", "plausible", "pgi", "pgu"}  # and the removals `marginal` and `mean`
 
 
-def sigmoid(z):
+def compute_sigmoid(z):
     return 1 / (1 + exp(-z)) if z >= 0 else exp(z) / (1 + exp(z))
 
 
-def generator(*key):
-    """Random numbers as the documentation says they are drawn."""
+def make_generator(*key):
+    """Return the random generator of a key, as the docs describe it."""
     digest = blake2b("\0".join(map(str, key)).encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
 
 
 class Sum:
-    """A stored sum of effects for two classes, in the words of the documentation: also one of embeddings."""
+    """A stored sum of effects for two classes, possibly of embeddings."""
 
-    sums = True
+    is_sum = True
 
     def __init__(self, path):
         with np.load(path, allow_pickle=False) as file:
@@ -42,40 +42,40 @@ class Sum:
             self.table_of = [spans.index(span) for span in spans]  # the first feature that has the same table
             self.means = list(file["means"])
 
-    def vector(self, j, v):
-        """The embedding of a code; one that has been moved is its own."""
+    def get_vector(self, j, v):
+        """Return the embedding of a code; a changed embedding is returned as it is."""
         return v if isinstance(v, np.ndarray) else self.e[j][v]
 
-    def effect(self, j, v):
-        """What a value adds to the logit; nothing where it is deleted."""
+    def get_effect(self, j, v):
+        """Return what a value adds to the logit; 0 if it is deleted."""
         if isinstance(v, np.ndarray):
             return float(self.w[j] @ v)
-        return 0.0 if v is None else self.added[j][v]
+        return 0.0 if v is None else self.code_effects[j][v]
 
-    def effects(self, j, label):
-        """What every value adds to the logit of a class."""
-        return [(1 if label else -1) * added for added in self.added[j][:-1]]
+    def list_effects(self, j, label):
+        """Return what each value adds to the logit of a class."""
+        return [(1 if label else -1) * effect for effect in self.code_effects[j][:-1]]
 
-    def centre(self, j, label):
-        """What the values of the training rows add on average."""
+    def get_mean_effect(self, j, label):
+        """Return what the values of the training rows add on average."""
         return (1 if label else -1) * float(self.means[j] @ self.w[j])
 
-    def p(self, row):
-        """P(1|x); a feature that is None is padding, or deleted."""
-        return sigmoid(self.bias + sum(self.effect(j, v) for j, v in enumerate(row)))
+    def predict_positive(self, row):
+        """Return P(1|x); a feature that is None is padding, or deleted."""
+        return compute_sigmoid(self.bias + sum(self.get_effect(j, v) for j, v in enumerate(row)))
 
-    def of(self, row, label):
-        """P(label|x)."""
-        return self.p(row) if label == 1 else 1 - self.p(row)
+    def get_probability(self, row, label):
+        """Return P(label|x)."""
+        return self.predict_positive(row) if label == 1 else 1 - self.predict_positive(row)
 
     def label(self, row):
-        return int(self.p(row) > 0.5)
+        return int(self.predict_positive(row) > 0.5)
 
-    def reads(self, j):
+    def uses_feature(self, j):
         return self.w[j].any()
 
-    def many(self, rows):
-        """Probabilities (n, 2) of codes (n, M), -1 where a feature is absent."""
+    def predict_rows(self, rows):
+        """Return probabilities (n, 2) of codes (n, M), -1 where a feature is absent."""
         with np.errstate(over="ignore"):
             p = 1 / (1 + np.exp(-(self.bias + sum(table[rows[:, j]] for j, table in enumerate(self.tables)))))
         return np.stack([1 - p, p], axis=1)
@@ -85,56 +85,56 @@ class Sum:
         return [np.append(e @ w, 0.0) for e, w in zip(self.e, self.w, strict=True)]  # -1 is the last
 
     @cached_property
-    def added(self):
-        """What each code of each feature adds to the logit, and what it adds where it is absent."""
+    def code_effects(self):
+        """What each code of each feature adds to the logit, and 0 at the end for an absent feature."""
         return [table.tolist() for table in self.tables]
 
 
-class Told:
-    """Any model of whole rows: probabilities (n, C) of codes (n, M); the class is the first of the likeliest."""
+class FunctionModel:
+    """A function of rows: probabilities (n, C) of codes (n, M); the label is the first of the likeliest classes."""
 
-    sums = False
+    is_sum = False
 
     def __init__(self, ask):
-        self.ask, self.known = ask, {}
+        self.ask, self.cache = ask, {}
 
-    def many(self, rows):
-        """Each row is asked for once."""
+    def predict_rows(self, rows):
+        """Return probabilities; each row is evaluated once."""
         rows = [tuple(row) for row in rows.tolist()]
-        new = [row for row in dict.fromkeys(rows) if row not in self.known]
-        if new:
-            self.known.update(zip(new, self.ask(np.array(new)), strict=True))
-        return np.array([self.known[row] for row in rows])
+        new_rows = [row for row in dict.fromkeys(rows) if row not in self.cache]
+        if new_rows:
+            self.cache.update(zip(new_rows, self.ask(np.array(new_rows)), strict=True))
+        return np.array([self.cache[row] for row in rows])
 
-    def of(self, row, label):
-        return float(self.many(np.array([row]))[0, label])
+    def get_probability(self, row, label):
+        return float(self.predict_rows(np.array([row]))[0, label])
 
     def label(self, row):
-        return int(self.many(np.array([row]))[0].argmax())
+        return int(self.predict_rows(np.array([row]))[0].argmax())
 
 
-def tree(path):
-    """The stored tree: from the root left or right by the value of a node's feature, to a leaf."""
+def load_tree(path):
+    """Load the stored tree: each node goes left or right by the value of its feature."""
     with np.load(path, allow_pickle=False) as file:
-        feature, left, right, tests, probabilities = (
+        feature, left_child, right_child, tests, probabilities = (
             file[name].tolist() for name in ("feature", "left", "right", "tests", "probabilities")
         )
 
-    def leaf(row):
+    def find_leaf(row):
         node = 0
         while feature[node] != -1:
-            node = left[node] if tests[node][row[feature[node]]] else right[node]
+            node = left_child[node] if tests[node][row[feature[node]]] else right_child[node]
         return probabilities[node]
 
-    grown = Told(lambda rows: np.array([leaf(row) for row in rows.tolist()]))
-    grown.reads = lambda j: j in feature
-    return grown
+    model = FunctionModel(lambda rows: np.array([find_leaf(row) for row in rows.tolist()]))
+    model.uses_feature = lambda j: j in feature
+    return model
 
 
-class Classes(Told):
+class ClassSums(FunctionModel):
     """A stored sum of effects for each of several classes."""
 
-    sums = True
+    is_sum = True
 
     def __init__(self, path):
         with np.load(path, allow_pickle=False) as file:
@@ -142,122 +142,126 @@ class Classes(Told):
             starts = np.cumsum([0, *sizes])
             self.tables = [file["effects"][start : start + size] for start, size in zip(starts, sizes, strict=False)]
 
-    def many(self, rows):
-        raised = np.exp(self.bias + sum(table[rows[:, j]] for j, table in enumerate(self.tables)))
-        return raised / raised.sum(axis=1, keepdims=True)
+    def predict_rows(self, rows):
+        exponentials = np.exp(self.bias + sum(table[rows[:, j]] for j, table in enumerate(self.tables)))
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
 
-    def effects(self, j, label):
-        """On the logit of a class, less the mean of the others'."""
+    def list_effects(self, j, label):
+        """Return the effects on the logit of a class less the mean of those on the other classes."""
         table = self.tables[j]
         return (table[:, label] - np.delete(table, label, axis=1).mean(axis=1)).tolist()
 
-    def centre(self, j, label):
+    def get_mean_effect(self, j, label):
         return float(self.means[j][label] - np.mean(np.delete(self.means[j], label)))
 
 
 class Run:
-    """A run folder, read once; `ask` is the model, codes (n, M) to probabilities (n, C), if it is not in the folder."""
+    """A run folder, read once; `ask` is the model as a function if it is not in the folder."""
 
     def __init__(self, folder, ask=None):
         self.folder, self.record, self.files = folder, json.loads((folder / "run.json").read_text()), {}
-        described = json.loads((folder / "dataset.json").read_text())
+        description = json.loads((folder / "dataset.json").read_text())
         self.settings, self.k = self.record["settings"], self.record["settings"]["k"]
-        self.mask, self.features, self.classes = described["unknown"], described["features"], described["classes"]
-        self.names = [described["values"][feature["values"]] for feature in self.features]
-        self.text = described["kind"] == "text"
+        self.mask, self.features, self.classes = description["unknown"], description["features"], description["classes"]
+        self.names = [description["values"][feature["values"]] for feature in self.features]
+        self.text = description["kind"] == "text"
         self.instances = pd.read_parquet(folder / "instances.parquet").set_index("instance")
         self.rows = {i: [None if c == -1 else int(c) for c in codes] for i, codes in self.instances["codes"].items()}
-        self.labels, self.were = self.instances["predicted"].astype(int).to_dict(), {}
+        self.labels, self.original_probabilities = self.instances["predicted"].astype(int).to_dict(), {}
         self.train, self.box = self.read_training(), self.read_model(ask)
         self.embedded = isinstance(self.box, Sum) and "zero" not in self.record["removals_absent"]
-        self.ways = {variant: self.way(variant) for variant in self.record["removals"]}
-        self.ways = {variant: way for variant, way in self.ways.items() if way is not None}
-        self.known = {}
+        self.removals = {variant: self.make_removal(variant) for variant in self.record["removals"]}
+        self.removals = {variant: removal for variant, removal in self.removals.items() if removal is not None}
+        self.cache = {}
 
-    def of(self, other):
-        """The same run with the model in other parameters: what is removed there does not ask the training rows."""
-        same = copy(self)
-        same.box, same.were, same.known = other, {}, {}
-        same.ways = {variant: way for variant, way in self.ways.items() if variant in ("del", "mask")}
-        return same
+    def with_model(self, model):
+        """Return the run with a reparametrised model, and with the removals that do not use training rows."""
+        run = copy(self)
+        run.box, run.original_probabilities, run.cache = model, {}, {}
+        run.removals = {variant: removal for variant, removal in self.removals.items() if variant in ("del", "mask")}
+        return run
 
-    def lines(self, name):
-        """Those of a Parquet file, read once."""
+    def read_lines(self, name):
+        """Return the rows of a Parquet file, read once."""
         if ("lines", name) not in self.files:
             self.files["lines", name] = list(pd.read_parquet(self.folder / f"{name}.parquet").itertuples())
         return self.files["lines", name]
 
     @cached_property
     def explainers(self):
-        """For each explainer whether it is a rung of a ladder, and whether it is a control."""
+        """For each explainer whether it is a graded control, and whether it is a control."""
         lines = pd.read_csv(self.folder / "metrics.csv").drop_duplicates("explainer").set_index("explainer")
         return lines["quality_level"].notna().to_dict(), lines["control"].to_dict()
 
     @cached_property
     def stored_scores(self):
-        """scores.parquet, in the same form as the scores that are recomputed; with `marginal`."""
+        """scores.parquet, in the form of the recomputed scores."""
         scores = {}
-        for row in self.lines("scores"):
+        for row in self.read_lines("scores"):
             key = (row.metric, row.variant, row.explainer)
             scores.setdefault(key, {})[row.instance] = (row.numerator, row.denominator)
         return scores
 
     @cached_property
-    def drawn(self):
-        """{(metric, variant, explainer): its value, then that of every resample (1 + B,)}."""
+    def draws(self):
+        """{(metric, variant, explainer): its value, then its values in all resamples (1 + B,)}."""
         ids, scores = list(self.rows), self.stored_scores
-        rng = generator(self.settings["seed"], "bootstrap", None)
-        drawn = rng.integers(0, len(ids), (self.record["resampled"], len(ids)))
-        times = np.stack([np.bincount(row, minlength=len(ids)) for row in drawn]).astype(float)
+        rng = make_generator(self.settings["seed"], "bootstrap", None)
+        positions = rng.integers(0, len(ids), (self.record["resampled"], len(ids)))
+        times = np.stack([np.bincount(row, minlength=len(ids)) for row in positions]).astype(float)
         times = np.concatenate([np.ones((1, len(ids))), times])
-        some, found = counted(self, scores), {}
+        used_instances, results = find_used_instances(self, scores), {}
         for name, part in scores.items():
-            pairs = np.array([part[i] if i in part and i in some[name] else (0.0, 0.0) for i in ids])
+            pairs = np.array([part[i] if i in part and i in used_instances[name] else (0.0, 0.0) for i in ids])
             above, below = (times @ pairs).T
             if below[0]:
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    found[name] = np.where(below != 0, above / below, np.nan)
-        return found
+                    results[name] = np.where(below != 0, above / below, np.nan)
+        return results
 
     def read_training(self):
-        """The training rows' codes (n, M), or None if the folder does not have them."""
+        """Return the codes of the training rows (n, M); None if the folder does not have them."""
         path = self.folder / "training.parquet"
         return np.stack(pd.read_parquet(path)["codes"].to_list()) if path.exists() else None
 
     def read_model(self, ask):
         path = self.folder / "model.npz"
         if ask is not None or not path.exists():
-            return None if ask is None else Told(ask)
+            return None if ask is None else FunctionModel(ask)
         with np.load(path, allow_pickle=False) as file:
-            kind = Sum if "weights" in file else tree if "tests" in file else Classes if "effects" in file else None
+            kind = (
+                Sum if "weights" in file else load_tree if "tests" in file else ClassSums if "effects" in file else None
+            )
         return kind(path) if kind else None
 
     def label(self, i):
         return self.labels[i]
 
-    def before(self, i):
-        """P(ŷ|x), by the model if there is one."""
-        if i not in self.were:
-            told = self.box is not None
-            self.were[i] = (
-                self.box.of(self.rows[i], self.label(i)) if told else self.instances.at[i, "predicted_probability"]
+    def get_original_probability(self, i):
+        """Return P(ŷ|x), from the model if there is one."""
+        if i not in self.original_probabilities:
+            has_model = self.box is not None
+            self.original_probabilities[i] = (
+                self.box.get_probability(self.rows[i], self.label(i))
+                if has_model
+                else self.instances.at[i, "predicted_probability"]
             )
-        return self.were[i]
+        return self.original_probabilities[i]
 
-    def values(self, j):
-        """The codes that a feature could have instead: of a number those that are tried, and never the mask."""
+    def list_codes(self, j):
+        """List the codes that an edit may give a feature: candidates of a number, and never the mask."""
         codes = self.features[j].get("candidates", range(len(self.names[j])))
         return [code for code in codes if code != self.mask]
 
-    def others(self, j, own):
-        """Those that it may have instead of its own."""
+    def list_alternatives(self, j, code):
+        """List the codes that an edit may give a feature instead of its own code."""
         moves, missing = self.features[j].get("allowed_change", "any"), self.features[j].get("missing")
-        sides = {"any": lambda v: True, "none": lambda v: False, "up": lambda v: v > own, "down": lambda v: v < own}
-        free = [v for v in self.values(j) if v != own and sides[moves](v)]
-        return free if moves == "any" else [v for v in free if missing not in (v, own)]
+        sides = {"any": lambda v: True, "none": lambda v: False, "up": lambda v: v > code, "down": lambda v: v < code}
+        free = [v for v in self.list_codes(j) if v != code and sides[moves](v)]
+        return free if moves == "any" else [v for v in free if missing not in (v, code)]
 
-    def way(self, variant):
-        """What takes the place of some features of a row: None if that cannot be told from the folder."""
+    def make_removal(self, variant):
+        """Return the function that gives replacements of features; None if the folder lacks what it needs."""
         facts = self.record["removals"][variant]
         if facts["name"] in self.record["removals_absent"]:
             return None
@@ -268,352 +272,382 @@ class Run:
         if self.train is None:
             return None
         if variant == "mean":
-            means = [np.mean([self.box.e[j][v] for v in self.having(j)], axis=0) for j in range(len(self.features))]
+            means = [
+                np.mean([self.box.e[j][v] for v in self.list_training_codes(j)], axis=0)
+                for j in range(len(self.features))
+            ]
             return lambda features: ([[means[j] for j in features]], [1.0])
-        return self.marginal(facts["settings"]["draws"], facts["settings"]["seed"])
+        return self.make_marginal(facts["settings"]["draws"], facts["settings"]["seed"])
 
-    def marginal_of(self, draws):
-        """The removal by `marginal` with fewer draws."""
-        if ("coarse", draws) not in self.known:
+    def make_coarse_marginal(self, draws):
+        """Return the removal by `marginal` with fewer draws."""
+        if ("coarse", draws) not in self.cache:
             settings = self.record["removals"]["marginal"]["settings"]
-            self.known["coarse", draws] = self.marginal(min(draws, settings["draws"]), settings["seed"])
-        return self.known["coarse", draws]
+            self.cache["coarse", draws] = self.make_marginal(min(draws, settings["draws"]), settings["seed"])
+        return self.cache["coarse", draws]
 
-    def having(self, j):
-        """The codes of the training rows that have a feature; a word is the same wherever it stands."""
-        mine = self.train.ravel() if self.text else self.train[:, j]
-        return mine[mine != -1]
+    def list_training_codes(self, j):
+        """Return the codes of a feature in the training rows; words of all positions are pooled."""
+        codes = self.train.ravel() if self.text else self.train[:, j]
+        return codes[codes != -1]
 
-    def marginal(self, draws, seed):
-        """Values of training rows, all of a row's together: all combinations, or so many draws."""
-        known = {}
+    def make_marginal(self, draws, seed):
+        """Return the removal by values of training rows: all combinations, or a number of draws."""
+        cache = {}
 
-        def combined(features):
+        def draw_values(features):
             if self.text:
-                words = self.having(0)
+                words = self.list_training_codes(0)
                 codes, counts = np.unique(words, return_counts=True)
                 if len(features) == 1 and len(codes) <= draws:
                     return codes[:, None], counts / len(words)
                 shares = np.bincount(words, minlength=len(self.names[0])) / len(words)
-                drawn = generator(seed, "removal.marginal", None).choice(len(shares), (draws, len(features)), p=shares)
-                return drawn, np.full(draws, 1 / draws)
-            if len(np.unique(numbered(self.train[:1000], features))) <= draws:
-                every = numbered(self.train, features)
-                _, first, counts = np.unique(every, return_index=True, return_counts=True)
-                if len(first) <= draws:
-                    return self.train[first][:, features], counts / len(self.train)
-            if "rows" not in known:  # the same for any features
-                rows = generator(seed, "removal.marginal", None).integers(0, len(self.train), draws)
-                known["rows"] = self.train[rows]
-            return known["rows"][:, features], np.full(draws, 1 / draws)
+                positions = make_generator(seed, "removal.marginal", None).choice(
+                    len(shares), (draws, len(features)), p=shares
+                )
+                return positions, np.full(draws, 1 / draws)
+            if len(np.unique(number_combinations(self.train[:1000], features))) <= draws:
+                numbers = number_combinations(self.train, features)
+                _, first_rows, counts = np.unique(numbers, return_index=True, return_counts=True)
+                if len(first_rows) <= draws:
+                    return self.train[first_rows][:, features], counts / len(self.train)
+            if "rows" not in cache:  # the same for any features
+                rows = make_generator(seed, "removal.marginal", None).integers(0, len(self.train), draws)
+                cache["rows"] = self.train[rows]
+            return cache["rows"][:, features], np.full(draws, 1 / draws)
 
-        def numbered(rows, features):
-            """One number for each combination of values."""
+        def number_combinations(rows, features):
+            """Return one number for each combination of values."""
             sizes = [len(self.names[j]) + 1 for j in features]
             number = np.zeros(len(rows), dtype=np.int64 if prod(sizes) < 2**62 else object)
             for j, size in zip(features, sizes, strict=True):
                 number = number * size + rows[:, j]
             return number
 
-        def instead(features):
-            if tuple(features) not in known:
-                known[tuple(features)] = combined(features)
-            return known[tuple(features)]
+        def get_values(features):
+            if tuple(features) not in cache:
+                cache[tuple(features)] = draw_values(features)
+            return cache[tuple(features)]
 
-        return instead
+        return get_values
 
-    def without(self, way, i, gone):
-        """(what is left of p(ŷ), the share that flips, the mean of |p - p′|) without some features of a row."""
-        gone = tuple(sorted(j for j in gone if self.rows[i][j] is not None))
-        key = (way, i, gone)
-        if key in self.known:
-            return self.known[key]
-        row, label, was = self.rows[i], self.label(i), self.before(i)
-        if (way, gone) not in self.known:  # the same for all rows
-            values, weights = way(list(gone))
-            alone = len(values) == 1 and isinstance(self.box, Sum)  # of which one row is asked in less time
-            codes = None if alone else np.array([[-1 if v is None else v for v in one] for one in values])
-            self.known[way, gone] = values, np.array(weights, dtype=float), codes
-        values, weights, codes = self.known[way, gone]
+    def predict_without(self, removal, i, features):
+        """Return p(ŷ), the share of flips and the mean of |p - p′| without some features of a row."""
+        features = tuple(sorted(j for j in features if self.rows[i][j] is not None))
+        key = (removal, i, features)
+        if key in self.cache:
+            return self.cache[key]
+        row, label, was = self.rows[i], self.label(i), self.get_original_probability(i)
+        if (removal, features) not in self.cache:  # the same for all rows
+            values, weights = removal(list(features))
+            is_single_row = len(values) == 1 and isinstance(self.box, Sum)  # one row is faster without arrays
+            codes = (
+                None
+                if is_single_row
+                else np.array([[-1 if v is None else v for v in value_row] for value_row in values])
+            )
+            self.cache[removal, features] = values, np.array(weights, dtype=float), codes
+        values, weights, codes = self.cache[removal, features]
         if codes is None:
-            moved = list(row)
-            for j, v in zip(gone, values[0], strict=True):
-                moved[j] = v
-            p = self.box.of(moved, label)
-            self.known[key] = p, float(self.box.label(moved) != label), abs(was - p)
+            edited_row = list(row)
+            for j, v in zip(features, values[0], strict=True):
+                edited_row[j] = v
+            p = self.box.get_probability(edited_row, label)
+            self.cache[key] = p, float(self.box.label(edited_row) != label), abs(was - p)
         else:
-            edited = np.tile([-1 if v is None else v for v in row], (len(values), 1))
-            edited[:, list(gone)] = codes
-            told = self.box.many(edited)
-            p, flips = told[:, label], told.argmax(axis=1) != label
-            self.known[key] = float(weights @ p), float(weights[flips].sum()), float(weights @ np.abs(was - p))
-        return self.known[key]
+            edited_rows = np.tile([-1 if v is None else v for v in row], (len(values), 1))
+            edited_rows[:, list(features)] = codes
+            predictions = self.box.predict_rows(edited_rows)
+            p, is_flip = predictions[:, label], predictions.argmax(axis=1) != label
+            self.cache[key] = float(weights @ p), float(weights[is_flip].sum()), float(weights @ np.abs(was - p))
+        return self.cache[key]
 
-    def space(self, access):
-        """In which space distances are measured."""
-        chosen = self.record["setup"].rpartition("(space: ")[2].partition(")")[0]
-        if chosen != "auto":
-            return chosen
+    def get_space(self, access):
+        """Return the space in which distances are measured."""
+        space = self.record["setup"].rpartition("(space: ")[2].partition(")")[0]
+        if space != "auto":
+            return space
         return "scaled" if not self.embedded else "onehot" if access == "label" else "embedding"
 
-    def distance(self, row, edited, access):
-        """Euclidean."""
-        space, squared = self.space(access), 0.0
-        for j, (a, b) in enumerate(zip(row, edited, strict=True)):
+    def compute_distance(self, row, edited_row, access):
+        """Return the Euclidean distance."""
+        space, total = self.get_space(access), 0.0
+        for j, (a, b) in enumerate(zip(row, edited_row, strict=True)):
             if a is b or (not isinstance(b, np.ndarray) and a == b):
                 continue
             if space == "onehot":
-                squared += 2
+                total += 2
             elif space == "scaled":
-                squared += self.apart(j, a, b)
+                total += self.compute_squared_gap(j, a, b)
             else:
-                squared += float(((self.box.e[j][a] - self.box.vector(j, b)) ** 2).sum())
-        return squared**0.5
+                total += float(((self.box.e[j][a] - self.box.get_vector(j, b)) ** 2).sum())
+        return total**0.5
 
-    def apart(self, j, a, b):
-        """The squared distance of two values: 2 for categories, ranks of ordered ones, numbers in units of the MAD."""
+    def compute_squared_gap(self, j, a, b):
+        """Return the squared distance of two values: 2 for categories, by ranks or units of the MAD otherwise."""
         if a == b:
             return 0.0
         feature, missing = self.features[j], self.features[j].get("missing")
         if feature["kind"] != "number" and not feature.get("ordered"):
             return 2.0
-        if ("places", j) not in self.known:
+        if ("places", j) not in self.cache:
             number = feature["kind"] == "number"
             line = [
                 nan if c == missing else float(name) if number else float(c) for c, name in enumerate(self.names[j])
             ]
-            there = np.array([line[c] for c in self.train[:, j] if c != missing])
-            middle = float(np.median(there))
-            unit = (float(np.median(np.abs(there - middle))) or float(np.std(there)) or 1.0) if number else 1.0
-            self.known["places", j] = [((middle if c == missing else v) / unit) for c, v in enumerate(line)]
-        places = self.known["places", j]
+            values = np.array([line[c] for c in self.train[:, j] if c != missing])
+            middle = float(np.median(values))
+            unit = (float(np.median(np.abs(values - middle))) or float(np.std(values)) or 1.0) if number else 1.0
+            self.cache["places", j] = [((middle if c == missing else v) / unit) for c, v in enumerate(line)]
+        places = self.cache["places", j]
         return (places[a] - places[b]) ** 2 + (2.0 if missing in (a, b) else 0.0)
 
-    def squares(self, row, features):
-        """The squared distance of each training row in some features."""
+    def compute_squared_distances(self, row, features):
+        """Return the squared distance of each training row in some features."""
         total = np.zeros(len(self.train))
         for j in features:
-            if (j, row[j]) not in self.known:
-                self.known[j, row[j]] = np.array([self.apart(j, row[j], v) for v in range(len(self.names[j]))])
-            total += self.known[j, row[j]][self.train[:, j]]
+            if (j, row[j]) not in self.cache:
+                self.cache[j, row[j]] = np.array(
+                    [self.compute_squared_gap(j, row[j], v) for v in range(len(self.names[j]))]
+                )
+            total += self.cache[j, row[j]][self.train[:, j]]
         return total
 
-    def votes(self, row, features, size):
-        """The share of each class among the nearest training rows; those at the last distance share what is left."""
-        if "classes" not in self.known:
-            self.known["classes"] = self.box.many(self.train).argmax(axis=1)
-        squared = self.squares(row, features)
-        last = np.sort(squared)[min(size, len(squared)) - 1]
-        near = squared < last - 1e-9 * max(1.0, last)
-        tied = ~near & (squared <= last + 1e-9 * max(1.0, last))
-        left, found = min(size, len(squared)) - near.sum(), []
+    def compute_votes(self, row, features, size):
+        """Return the share of each class among the nearest training rows; ties at the last distance share its votes."""
+        if "classes" not in self.cache:
+            self.cache["classes"] = self.box.predict_rows(self.train).argmax(axis=1)
+        distances = self.compute_squared_distances(row, features)
+        farthest = np.sort(distances)[min(size, len(distances)) - 1]
+        near = distances < farthest - 1e-9 * max(1.0, farthest)
+        tied = ~near & (distances <= farthest + 1e-9 * max(1.0, farthest))
+        n_remaining, shares = min(size, len(distances)) - near.sum(), []
         for c in range(len(self.classes)):
-            mine = self.known["classes"] == c
-            found.append((near[mine].sum() + left * tied[mine].sum() / tied.sum()) / min(size, len(squared)))
-        return found
+            members = self.cache["classes"] == c
+            shares.append(
+                (near[members].sum() + n_remaining * tied[members].sum() / tied.sum()) / min(size, len(distances))
+            )
+        return shares
 
 
-def truths(run):
-    """{(truth, instance): the importance of each feature}, of the truths that follow from what is known."""
-    found = {}
+def compute_truths(run):
+    """Return {(truth, instance): the importance of each feature} for the truths that can be recomputed."""
+    results = {}
     for name in run.record["truths"]:
-        known = referred(run, name)
+        reference_instances = find_reference_instances(run, name)
         for i, row in run.rows.items():
-            if i not in known:
-                found[name, i] = [nan] * len(row)
+            if i not in reference_instances:
+                results[name, i] = [nan] * len(row)
                 continue
-            there = [j for j, v in enumerate(row) if v is not None]
-            importance = {"shapley": shapley, "responsibility": responsibility}.get(name)
-            told = importance(run, i) if importance else {j: IMPORTANCE[name](run, i, j) for j in there}
-            found[name, i] = [told.get(j, nan) for j in range(len(row))]
-    return found
+            present = [j for j, v in enumerate(row) if v is not None]
+            importance = {"shapley": compute_shapley, "responsibility": compute_responsibility}.get(name)
+            effects = importance(run, i) if importance else {j: IMPORTANCE[name](run, i, j) for j in present}
+            results[name, i] = [effects.get(j, nan) for j in range(len(row))]
+    return results
 
 
-def referred(run, name):
-    """The instances on which a truth is known: all, or the first of an order that belongs to the seed."""
-    order = generator(run.record["settings"]["seed"], "reference", None).permutation(len(run.rows))
+def find_reference_instances(run, name):
+    """Return the instances with a truth: all, or the first of a random order that the seed decides."""
+    order = make_generator(run.record["settings"]["seed"], "reference", None).permutation(len(run.rows))
     return {list(run.rows)[place] for place in order[: run.record["truths"][name]["instances"]]}
 
 
-def effect_of(run, i, j, v):
-    return run.box.effects(j, run.label(i))[v]
+def get_effect(run, i, j, v):
+    return run.box.list_effects(j, run.label(i))[v]
 
 
-def contrast(run, i, j):
-    """The largest drop that another value causes: of the logit if that is a sum, else of p(ŷ); 0 if there is none."""
+def compute_contrast(run, i, j):
+    """Return the largest drop by another value: of the logit if it is a sum, else of p(ŷ); 0 without other values."""
     row, label = run.rows[i], run.label(i)
-    others = run.others(j, row[j])
-    if run.box.sums:
-        effects = run.box.effects(j, label)
-        return max((effects[row[j]] - effects[v] for v in others), default=0.0)
-    return max((run.before(i) - run.box.of([*row[:j], v, *row[j + 1 :]], label) for v in others), default=0.0)
+    alternatives = run.list_alternatives(j, row[j])
+    if run.box.is_sum:
+        effects = run.box.list_effects(j, label)
+        return max((effects[row[j]] - effects[v] for v in alternatives), default=0.0)
+    return max(
+        (
+            run.get_original_probability(i) - run.box.get_probability([*row[:j], v, *row[j + 1 :]], label)
+            for v in alternatives
+        ),
+        default=0.0,
+    )
 
 
-def shapley(run, i):
-    """Exact Shapley values: of the logit if it is a sum of effects, else of p(ŷ) from all subsets of features."""
-    if run.box.sums:
-        label, there = run.label(i), [j for j, v in enumerate(run.rows[i]) if v is not None]
-        return {j: effect_of(run, i, j, run.rows[i][j]) - run.box.centre(j, label) for j in there}
+def compute_shapley(run, i):
+    """Compute exact Shapley values: of the logit if it is a sum, else of p(ŷ) from all subsets of features."""
+    if run.box.is_sum:
+        label, present = run.label(i), [j for j, v in enumerate(run.rows[i]) if v is not None]
+        return {j: get_effect(run, i, j, run.rows[i][j]) - run.box.get_mean_effect(j, label) for j in present}
     row, label, facts = np.array(run.rows[i]), run.label(i), run.record["truths"]["shapley"]["settings"]
     width = len(row)
-    if "background" not in run.known:
+    if "background" not in run.cache:
         rows = np.arange(len(run.train))
         if not (run.folder / "model.npz").exists():  # a tree takes all
             size = min(facts["background"], len(rows))
-            rows = np.sort(generator(facts["seed"], "truth.shapley", None).choice(len(rows), size, replace=False))
-        run.known["background"] = run.train[rows]
+            rows = np.sort(make_generator(facts["seed"], "truth.shapley", None).choice(len(rows), size, replace=False))
+        run.cache["background"] = run.train[rows]
     worth = {}
     for size in range(width + 1):
-        for inside in combinations(range(width), size):
-            outside = [j for j in range(width) if j not in inside]
-            kinds, counts = np.unique(run.known["background"][:, outside], axis=0, return_counts=True)
-            mixed = np.tile(row, (len(kinds), 1))
-            mixed[:, outside] = kinds
-            worth[inside] = float(run.box.many(mixed)[:, label] @ counts / counts.sum())
-    told = {}
+        for subset in combinations(range(width), size):
+            complement = [j for j in range(width) if j not in subset]
+            kinds, counts = np.unique(run.cache["background"][:, complement], axis=0, return_counts=True)
+            mixed_rows = np.tile(row, (len(kinds), 1))
+            mixed_rows[:, complement] = kinds
+            worth[subset] = float(run.box.predict_rows(mixed_rows)[:, label] @ counts / counts.sum())
+    attributions = {}
     for j in range(width):
-        without = [inside for inside in worth if j not in inside]
-        steps = ((worth[tuple(sorted((*one, j)))] - worth[one], len(one)) for one in without)
-        told[j] = sum(step / (width * comb(width - 1, size)) for step, size in steps)
-    return told
+        subsets = [subset for subset in worth if j not in subset]
+        steps = (
+            (worth[tuple(sorted((*subset_without, j)))] - worth[subset_without], len(subset_without))
+            for subset_without in subsets
+        )
+        attributions[j] = sum(step / (width * comb(width - 1, size)) for step, size in steps)
+    return attributions
 
 
-def responsibility(run, i, most=None):
-    """1 / the size of the smallest set with the feature that can flip and none of whose parts can."""
+def compute_responsibility(run, i, max_size=None):
+    """Return 1 / the size of the smallest minimal set that contains the feature and can flip the label."""
     row, label = run.rows[i], run.label(i)
-    there = [j for j, v in enumerate(row) if v is not None]
-    most = most or (len(there) if isinstance(run.box, Told) and (run.folder / "model.npz").exists() else 2)
+    present = [j for j, v in enumerate(row) if v is not None]
+    max_size = max_size or (
+        len(present) if isinstance(run.box, FunctionModel) and (run.folder / "model.npz").exists() else 2
+    )
     minimal = []
-    for size in range(1, most + 1):
-        for some in combinations(there, size):
-            if any(set(one) <= set(some) for one in minimal):
+    for size in range(1, max_size + 1):
+        for subset in combinations(present, size):
+            if any(set(smaller) <= set(subset) for smaller in minimal):
                 continue
-            tried = [list(zip(some, chosen, strict=True)) for chosen in product(*(run.others(j, row[j]) for j in some))]
-            if any(run.box.label([dict(edit).get(j, v) for j, v in enumerate(row)]) != label for edit in tried):
-                minimal.append(some)
-    return {j: max((1 / len(one) for one in minimal if j in one), default=0.0) for j in there}
+            assignments = [
+                list(zip(subset, codes, strict=True))
+                for codes in product(*(run.list_alternatives(j, row[j]) for j in subset))
+            ]
+            if any(run.box.label([dict(edit).get(j, v) for j, v in enumerate(row)]) != label for edit in assignments):
+                minimal.append(subset)
+    return {j: max((1 / len(smaller) for smaller in minimal if j in smaller), default=0.0) for j in present}
 
 
 IMPORTANCE = {
-    "signed": lambda run, i, j: effect_of(run, i, j, run.rows[i][j]),
-    "absolute": lambda run, i, j: abs(effect_of(run, i, j, run.rows[i][j])),
-    "contrast": contrast,
-    "used": lambda run, i, j: float(run.box.reads(j)),
+    "signed": lambda run, i, j: get_effect(run, i, j, run.rows[i][j]),
+    "absolute": lambda run, i, j: abs(get_effect(run, i, j, run.rows[i][j])),
+    "contrast": compute_contrast,
+    "used": lambda run, i, j: float(run.box.uses_feature(j)),
 }
 
 
-def shares_of_reference(importance, named, k):
-    """(recall, hit): the mean over all ways to break ties of the share of the k most important that are named."""
-    there = [j for j, v in enumerate(importance) if not np.isnan(v)]
-    size = min(k, len(there))
-    last = sorted((importance[j] for j in there), reverse=True)[size - 1] if size else 0.0
-    sure = {j for j in there if importance[j] > last}
-    tied = [j for j in there if importance[j] == last]
-    references = [sure | set(rest) for rest in combinations(tied, size - len(sure))]
-    found = [len(reference.intersection(named)) for reference in references]
-    return sum(found) / len(found) / k, sum(one > 0 for one in found) / len(found)
+def compute_recall_and_hit(importance, selection, k):
+    """Return recall and hit of a selection, each the mean over all ways to break ties among the k most important."""
+    present = [j for j, v in enumerate(importance) if not np.isnan(v)]
+    size = min(k, len(present))
+    threshold = sorted((importance[j] for j in present), reverse=True)[size - 1] if size else 0.0
+    sure = {j for j in present if importance[j] > threshold}
+    tied = [j for j in present if importance[j] == threshold]
+    references = [sure | set(ties) for ties in combinations(tied, size - len(sure))]
+    overlaps = [len(reference.intersection(selection)) for reference in references]
+    return sum(overlaps) / len(overlaps) / k, sum(overlap > 0 for overlap in overlaps) / len(overlaps)
 
 
 def recompute(folder, ask=None):
-    """{(metric, variant, explainer): value} for everything with a value, on the instances that count."""
+    """Return {(metric, variant, explainer): value}, over the instances that the values use."""
     run = Run(folder, ask)
-    scores = scored(run)
-    return values(scores, counted(run, scores))
+    scores = compute_scores(run)
+    return compute_values(scores, find_used_instances(run, scores))
 
 
-def beyond(run):
-    """Whether a metric and its variant are beyond what the folder, and the model if it is given, can tell."""
+def make_exclusion_test(run):
+    """Return a test of whether a metric and its variant cannot be recomputed from the folder and the model."""
 
-    def check(metric, variant):
+    def is_excluded(metric, variant):
         if run.box is None and metric in NEEDS_MODEL:
             return True
         return run.train is None and (metric in NEEDS_TRAINING or variant in ("marginal", "mean"))
 
-    return check
+    return is_excluded
 
 
-def scored(run, end="", other=None):
-    """{(metric, variant, explainer): {instance: (numerator, denominator)}} of the first explanations, or of others.
+def compute_scores(run, suffix="", model=None):
+    """Return {(metric, variant, explainer): {instance: (numerator, denominator)}}; `suffix` selects the explanations.
 
-    `other` is the model in other parameters, by which the same explanations and edits are scored: only what can change.
+    `model` is a reparametrised model: only scores that can change are recomputed.
     """
-    run = run if other is None else run.of(other)
-    record, found, k, metrics = run.record, {}, run.k, run.record["metrics"]
+    run = run if model is None else run.with_model(model)
+    record, results, k, metrics = run.record, {}, run.k, run.record["metrics"]
 
     def add(key, i, numerator, denominator=1.0):
-        assert i not in found.setdefault(key, {})
-        found[key][i] = (numerator, denominator)
+        assert i not in results.setdefault(key, {})
+        results[key][i] = (numerator, denominator)
 
-    important = important_features(run) if other is None else truths(run)
+    important = read_importance(run) if model is None else compute_truths(run)
     references = {}
-    for told in run.lines(f"explanations{end}"):
-        i, named, name = told.instance, [int(j) for j in told.features][:k], told.explainer
-        add(("coverage", "all", name), i, float(len(named) == k))
-        if len(named) < k:
+    for line in run.read_lines(f"explanations{suffix}"):
+        i, selection, name = line.instance, [int(j) for j in line.features][:k], line.explainer
+        add(("coverage", "all", name), i, float(len(selection) == k))
+        if len(selection) < k:
             continue
         for definition in record["truths"]:
-            key = (definition, i, *named)
+            key = (definition, i, *selection)
             if key not in references:
-                known = not np.isnan(important[definition, i]).all()
-                references[key] = shares_of_reference(important[definition, i], named, k) if known else None
+                is_known = not np.isnan(important[definition, i]).all()
+                references[key] = compute_recall_and_hit(important[definition, i], selection, k) if is_known else None
             if references[key] is None:
                 continue
             recall, hit = references[key]
             add(("recall", definition, name), i, recall)
             add(("hit", definition, name), i, hit)
-        if any(feature.get("not_identifiable") for feature in run.features):
-            add(("fixed", "all", name), i, float(not any(run.others(j, run.rows[i][j]) for j in named)))
+        if any(feature.get("allowed_change") for feature in run.features):
+            add(("fixed", "all", name), i, float(not any(run.list_alternatives(j, run.rows[i][j]) for j in selection)))
         if run.box is None:
             continue
-        for variant, way in run.ways.items():
-            erased(run, add, (variant, name), way, told, named)
-        if "marginal" in run.ways:
-            for metric, gone in (("pgi", named), ("pgu", [j for j in range(len(run.features)) if j not in named])):
-                add((metric, "marginal", name), i, run.without(run.ways["marginal"], i, gone)[2])
+        for variant, removal in run.removals.items():
+            add_erasure_scores(run, add, (variant, name), removal, line, selection)
+        if "marginal" in run.removals:
+            for metric, features in (
+                ("pgi", selection),
+                ("pgu", [j for j in range(len(run.features)) if j not in selection]),
+            ):
+                add((metric, "marginal", name), i, run.predict_without(run.removals["marginal"], i, features)[2])
         if "edits_to_flip" in metrics and record["ordered"][name]:
-            add(("edits_to_flip", "greedy", name), i, edits(run, i, [int(j) for j in told.features]))
+            add(("edits_to_flip", "greedy", name), i, count_edits_to_flip(run, i, [int(j) for j in line.features]))
         if "frozen" in metrics:
-            others = [j for j, v in enumerate(run.rows[i]) if v is not None and j not in named]
-            sets = combinations(others, min(k, len(run.features) - k, len(others)))
-            add(("frozen", "all sets", name), i, float(any(flips(run, i, some) for some in sets)))
-        if "axe" in metrics and run.train is not None and other is None:
-            votes = run.votes(run.rows[i], named, metrics["axe"]["settings"]["neighbours"])
-            most = [c for c, vote in enumerate(votes) if vote >= max(votes) - 1e-9]
-            add(("axe", "nearest", name), i, float(run.label(i) in most) / len(most))
-    for edit in run.lines(f"counterfactuals{end}"):
-        edited_scores(run, add, edit, other is None)
-    return found
+            other_features = [j for j, v in enumerate(run.rows[i]) if v is not None and j not in selection]
+            sets = combinations(other_features, min(k, len(run.features) - k, len(other_features)))
+            add(("frozen", "all sets", name), i, float(any(can_flip(run, i, subset) for subset in sets)))
+        if "axe" in metrics and run.train is not None and model is None:
+            votes = run.compute_votes(run.rows[i], selection, metrics["axe"]["settings"]["neighbours"])
+            winners = [c for c, vote in enumerate(votes) if vote >= max(votes) - 1e-9]
+            add(("axe", "nearest", name), i, float(run.label(i) in winners) / len(winners))
+    for edit in run.read_lines(f"counterfactuals{suffix}"):
+        add_counterfactual_scores(run, add, edit, model is None)
+    return results
 
 
-def important_features(run):
-    """{(truth, instance): the importance of each feature} as it is stored."""
-    lines = run.lines("truth") if (run.folder / "truth.parquet").exists() else ()
+def read_importance(run):
+    """Return {(truth, instance): the importance of each feature} as it is stored."""
+    lines = run.read_lines("truth") if (run.folder / "truth.parquet").exists() else ()
     return {(line.truth, line.instance): line.importance for line in lines}
 
 
-def erased(run, add, key, way, told, named):
-    """What follows from taking features away."""
-    i, metrics, was = told.instance, run.record["metrics"], run.before(told.instance)
-    left, flipped, _ = run.without(way, i, named)
-    add(("comprehensiveness", *key), i, was - left)
-    add(("dfr", *key), i, flipped)
-    rest = [j for j in range(len(run.features)) if j not in named]
-    add(("sufficiency", *key), i, was - run.without(way, i, rest)[0])
-    if not run.record["ordered"][told.explainer]:
+def add_erasure_scores(run, add, key, removal, line, selection):
+    """Add the scores of metrics that remove features."""
+    i, metrics, was = line.instance, run.record["metrics"], run.get_original_probability(line.instance)
+    p_without, flip_share, _ = run.predict_without(removal, i, selection)
+    add(("comprehensiveness", *key), i, was - p_without)
+    add(("dfr", *key), i, flip_share)
+    other_features = [j for j in range(len(run.features)) if j not in selection]
+    add(("sufficiency", *key), i, was - run.predict_without(removal, i, other_features)[0])
+    if not run.record["ordered"][line.explainer]:
         return
-    down = Down(run, i, way, key[0])
-    order = [int(j) for j in told.features]
+    curve = RemovalCurve(run, i, removal, key[0])
+    order = [int(j) for j in line.features]
     if {"aopc", "naopc"} & set(metrics):
-        aopc = down.mean(order)
+        aopc = curve.average_drops(order)
         add(("aopc", *key), i, aopc)
     if "aopc_suff" in metrics:
-        add(("aopc_suff", *key), i, down.mean(order, keep=True))
+        add(("aopc_suff", *key), i, curve.average_drops(order, keeps_first=True))
     if "naopc" in metrics:
-        worst, best = down.ends()
+        worst, best = curve.find_extreme_means()
         far = best - worst > 1e-12
         add(("naopc", *key), i, (aopc - worst) / (best - worst) if far else 0.0, float(far))
     if "infidelity" in metrics:
-        sums, drops = down.sums(order, told.scores, metrics["infidelity"]["settings"])
+        sums, drops = curve.draw_subset_sums(order, line.scores, metrics["infidelity"]["settings"])
         square = sum(a * a for a in sums)
         slope = sum(a * b for a, b in zip(sums, drops, strict=True)) / square if square else 0.0
         add(("infidelity", *key), i, np.mean([(slope * a - b) ** 2 for a, b in zip(sums, drops, strict=True)]))
@@ -623,327 +657,353 @@ def erased(run, add, key, way, told, named):
         add(("faithfulness_correlation", *key), i, alike, float(varies))
 
 
-def edited_scores(run, add, edit, whole):
-    """What follows from one counterfactual."""
+def add_counterfactual_scores(run, add, edit, is_first):
+    """Add the scores of one counterfactual."""
     i, row, label, metrics = edit.instance, run.rows[edit.instance], run.label(edit.instance), run.record["metrics"]
-    edited = list(row)
+    edited_row = list(row)
     if edit.codes is None:
         for j, v in zip(edit.features, edit.vectors, strict=True):
-            edited[j] = np.array(v)
+            edited_row[j] = np.array(v)
         add(("converged", edit.access, edit.explainer), i, float(edit.converged))
     else:
         for j, v in zip(edit.features, edit.codes, strict=True):
-            edited[j] = int(v)
-    after = edit.label if run.box is None else run.box.label(edited)
-    flip = float(after != label)
-    far, key = run.distance(row, edited, edit.access), (edit.access, edit.explainer)
+            edited_row[j] = int(v)
+    new_label = edit.label if run.box is None else run.box.label(edited_row)
+    flip = float(new_label != label)
+    far, key = run.compute_distance(row, edited_row, edit.access), (edit.access, edit.explainer)
     add(("validity", *key), i, flip)
     add(("proximity", *key), i, far)
     add(("proximity_flips", *key), i, flip * far, flip)
     add(("c", *key), i, flip, far)
-    changed = [j for j, v in enumerate(row) if v is not None and moved(run.box, j, v, edited[j])]
-    add(("sparsity", *key), i, flip * len(changed), flip)
+    changed_features = [j for j, v in enumerate(row) if v is not None and is_edited(run.box, j, v, edited_row[j])]
+    add(("sparsity", *key), i, flip * len(changed_features), flip)
     if edit.access != "label":
-        drop = run.before(i) - (edit.probability if run.box is None else run.box.of(edited, label))
+        drop = run.get_original_probability(i) - (
+            edit.probability if run.box is None else run.box.get_probability(edited_row, label)
+        )
         add(("validity_soft", *key), i, drop)
         add(("c_soft", *key), i, drop, far)
     if run.box is None:
         return
     spare = 0
-    for j in changed:
-        reset = list(edited)
+    for j in changed_features:
+        reset = list(edited_row)
         reset[j] = row[j]
         spare += int(run.box.label(reset) != label)
     add(("redundant", *key), i, flip * spare, flip)
-    if "plausible" in metrics and whole and run.train is not None and edit.codes is not None:
-        votes = run.votes(edited, range(len(row)), metrics["plausible"]["settings"]["neighbours"])
-        add(("plausible", *key), i, flip * votes[after], flip)
+    if "plausible" in metrics and is_first and run.train is not None and edit.codes is not None:
+        votes = run.compute_votes(edited_row, range(len(row)), metrics["plausible"]["settings"]["neighbours"])
+        add(("plausible", *key), i, flip * votes[new_label], flip)
 
 
-def moved(box, j, value, now):
-    """Whether an edit has changed a feature."""
-    return bool((box.e[j][value] != now).any()) if isinstance(now, np.ndarray) else value != now
+def is_edited(box, j, value, code):
+    """Return whether an edit changes a feature."""
+    return bool((box.e[j][value] != code).any()) if isinstance(code, np.ndarray) else value != code
 
 
-def flips(run, i, features):
-    """Whether some values of some features change the label."""
+def can_flip(run, i, features):
+    """Return whether some values of the features change the label."""
     row = run.rows[i]
     key = ("flips", i, tuple(features))
-    if key not in run.known:
-        chosen = list(product(*({row[j], *run.others(j, row[j])} for j in features)))
-        edited = np.tile([-1 if v is None else v for v in row], (len(chosen), 1))
-        edited[:, list(features)] = chosen
-        run.known[key] = bool((run.box.many(edited).argmax(axis=1) != run.label(i)).any())
-    return run.known[key]
+    if key not in run.cache:
+        code_combinations = list(product(*({row[j], *run.list_alternatives(j, row[j])} for j in features)))
+        edited_rows = np.tile([-1 if v is None else v for v in row], (len(code_combinations), 1))
+        edited_rows[:, list(features)] = code_combinations
+        run.cache[key] = bool((run.box.predict_rows(edited_rows).argmax(axis=1) != run.label(i)).any())
+    return run.cache[key]
 
 
-def edits(run, i, features):
-    """How many features it takes, each in its turn with the value that leaves least of p(ŷ)."""
-    row, label, most = list(run.rows[i]), run.label(i), min(10, len(run.features))
-    left = run.before(i)
-    for step, j in enumerate(features[:most]):
-        tried = [[*row[:j], v, *row[j + 1 :]] for v in run.others(j, run.rows[i][j])]
-        if any(run.box.label(one) != label for one in tried):
+def count_edits_to_flip(run, i, features):
+    """Count the greedy edits to a flip: each gives the next feature the value with the lowest p(ŷ)."""
+    row, label, max_edits = list(run.rows[i]), run.label(i), min(10, len(run.features))
+    lowest_p = run.get_original_probability(i)
+    for step, j in enumerate(features[:max_edits]):
+        edited_rows = [[*row[:j], v, *row[j + 1 :]] for v in run.list_alternatives(j, run.rows[i][j])]
+        if any(run.box.label(edited_row) != label for edited_row in edited_rows):
             return step + 1.0
-        best = min(tried, key=lambda one: run.box.of(one, label), default=row)
-        if run.box.of(best, label) < left:
-            row, left = best, run.box.of(best, label)
-    return most + 1.0
+        best = min(edited_rows, key=lambda edited_row: run.box.get_probability(edited_row, label), default=row)
+        if run.box.get_probability(best, label) < lowest_p:
+            row, lowest_p = best, run.box.get_probability(best, label)
+    return max_edits + 1.0
 
 
-class Down:
-    """Removing the features of one instance, one after the other."""
+class RemovalCurve:
+    """The removal of the features of one instance, one after the other."""
 
-    def __init__(self, run, i, way, variant):
-        self.run, self.i, self.way, self.variant = run, i, way, variant
-        self.there = [j for j, v in enumerate(run.rows[i]) if v is not None]
-        size = len(self.there)
+    def __init__(self, run, i, removal, variant):
+        self.run, self.i, self.removal, self.variant = run, i, removal, variant
+        self.present = [j for j, v in enumerate(run.rows[i]) if v is not None]
+        size = len(self.present)
         shares = (0.01, 0.05, 0.1, 0.2, 0.5)
         self.sizes = [ceil(round(s * size, 9)) for s in shares] if run.text else list(range(1, min(10, size) + 1))
 
-    def drop(self, gone):
-        """p of the label before, less p without some features."""
-        return self.run.before(self.i) - self.run.without(self.way, self.i, gone)[0]
+    def drop(self, features):
+        """Return p(ŷ) less p(ŷ) without some features."""
+        return self.run.get_original_probability(self.i) - self.run.predict_without(self.removal, self.i, features)[0]
 
-    def mean(self, order, keep=False):
-        """Over the first features, or all but those."""
+    def average_drops(self, order, keeps_first=False):
+        """Return the mean drop without the first features, or without all others."""
         firsts = [order[:size] for size in self.sizes]
-        gone = [[j for j in self.there if j not in one] if keep else one for one in firsts]
-        return sum(map(self.drop, gone)) / len(gone)
+        features = [[j for j in self.present if j not in prefix] if keeps_first else prefix for prefix in firsts]
+        return sum(map(self.drop, features)) / len(features)
 
-    def ends(self):
-        """The worst and the best order: exact where the logit is a sum and one value stands in, or where all subsets
-        fit the setting `rows`; else by a beam."""
+    def find_extreme_means(self):
+        """Return the means of the worst and the best order, exactly or by beam search.
+
+        They are exact if the logit is a sum and removal has one value, or if all subsets fit the setting `rows`.
+        """
         key = ("ends", self.variant, self.i)
-        if key not in self.run.known:
+        if key not in self.run.cache:
             if self.variant == "marginal" or not self.run.embedded:
-                by_subsets = self.fits_subsets()
-                self.run.known[key] = self.by_subsets() if by_subsets else (self.beam(-1), self.beam(1))
-            elif len(self.there) <= 4:
-                drops = {one: self.drop(one) for size in set(self.sizes) for one in combinations(self.there, size)}
-                orders = permutations(self.there)
+                can_enumerate = self.can_try_all_subsets()
+                self.run.cache[key] = (
+                    self.find_extremes_by_subsets() if can_enumerate else (self.search_beam(-1), self.search_beam(1))
+                )
+            elif len(self.present) <= 4:
+                drops = {
+                    subset: self.drop(subset) for size in set(self.sizes) for subset in combinations(self.present, size)
+                }
+                orders = permutations(self.present)
                 sums = [sum(drops[tuple(sorted(order[:size]))] for size in self.sizes) for order in orders]
-                self.run.known[key] = min(sums) / len(self.sizes), max(sums) / len(self.sizes)
+                self.run.cache[key] = min(sums) / len(self.sizes), max(sums) / len(self.sizes)
             else:
-                order = sorted(self.there, key=self.taken)  # of many features by what each takes from the logit
-                self.run.known[key] = self.mean(order), self.mean(order[::-1])
-        return self.run.known[key]
+                order = sorted(self.present, key=self.compute_logit_drop)
+                self.run.cache[key] = self.average_drops(order), self.average_drops(order[::-1])
+        return self.run.cache[key]
 
-    def fits_subsets(self):
-        """Whether all subsets of an instance, each with all draws, are no more than `rows`."""
+    def can_try_all_subsets(self):
+        """Return whether all subsets of an instance, each with all draws, are no more than `rows`."""
         width = len(self.run.features)
         longest = ceil(0.5 * width) if self.run.text else min(10, width)
         sets = sum(comb(width, size) for size in range(1, longest + 1))
-        draws = len(self.way(list(range(width)))[0])
+        draws = len(self.removal(list(range(width)))[0])
         rows = self.run.record["metrics"]["naopc"]["settings"]["rows"]
         return sets * draws <= rows
 
-    def by_subsets(self):
-        """The worst and the best mean over all orders, from those of all sets that an order may begin with."""
-        known = {frozenset(): (0.0, 0.0)}
+    def find_extremes_by_subsets(self):
+        """Return the worst and the best mean over all orders, by dynamic programming over subsets."""
+        extremes = {frozenset(): (0.0, 0.0)}
         for size in range(1, max(self.sizes) + 1):
-            grown = {}
-            for one in map(frozenset, combinations(self.there, size)):
-                drop = self.sizes.count(size) * self.drop(one) if size in self.sizes else 0.0
-                before = [known[one - {j}] for j in one]
-                grown[one] = min(low for low, _ in before) + drop, max(high for _, high in before) + drop
-            known = grown
-        worst, best = min(low for low, _ in known.values()), max(high for _, high in known.values())
+            larger = {}
+            for subset in map(frozenset, combinations(self.present, size)):
+                drop = self.sizes.count(size) * self.drop(subset) if size in self.sizes else 0.0
+                smaller = [extremes[subset - {j}] for j in subset]
+                larger[subset] = min(low for low, _ in smaller) + drop, max(high for _, high in smaller) + drop
+            extremes = larger
+        worst, best = min(low for low, _ in extremes.values()), max(high for _, high in extremes.values())
         return worst / len(self.sizes), best / len(self.sizes)
 
-    def taken(self, j):
-        """What removing a feature takes from the logit of the label."""
-        box, instead = self.run.box, self.way([j])[0][0][0]
+    def compute_logit_drop(self, j):
+        """Return the drop of the logit of the label without a feature."""
+        box, replacement = self.run.box, self.removal([j])[0][0][0]
         sign = 1 if self.run.label(self.i) else -1
-        return sign * (box.effect(j, self.run.rows[self.i][j]) - box.effect(j, instead))
+        return sign * (box.get_effect(j, self.run.rows[self.i][j]) - box.get_effect(j, replacement))
 
-    def beam(self, sign):
-        """Orders grow by one feature, and of each length the best few that remove different features are kept.
+    def search_beam(self, sign):
+        """Find the best order by beam search; orders with the same set of features are one candidate.
 
-        They are told apart by few draws, and the one that is found is scored with all.
+        Candidates are compared with few draws; the result uses all draws.
         """
         settings = self.run.record["metrics"]["naopc"]["settings"]
-        coarse = self.run.marginal_of(settings["draws"]) if self.variant == "marginal" else self.way
-        kept, last = {(): 0.0}, max(self.sizes)
-        for size in range(1, last + 1):
-            counted, grown = self.sizes.count(size), {}
-            for order, total in kept.items():
-                for j in (j for j in self.there if j not in order):
-                    drop = sign * (self.run.before(self.i) - self.run.without(coarse, self.i, (*order, j))[0])
-                    worth = round(total + max(1, counted) * drop, 12)
-                    known = grown.get(frozenset((*order, j)))
-                    if known is None or worth > known[0]:
-                        grown[frozenset((*order, j))] = worth, (*order, j), total + counted * drop
-            best = sorted(grown, key=lambda one: (-grown[one][0], [j in one for j in self.there]))
-            kept = {grown[one][1]: grown[one][2] for one in best[: settings["width"]]}
-        return self.mean(max(kept, key=lambda order: round(kept[order], 12)))
+        coarse = self.run.make_coarse_marginal(settings["draws"]) if self.variant == "marginal" else self.removal
+        beams, max_size = {(): 0.0}, max(self.sizes)
+        for size in range(1, max_size + 1):
+            n_sizes, extensions = self.sizes.count(size), {}
+            for order, total in beams.items():
+                for j in (j for j in self.present if j not in order):
+                    drop = sign * (
+                        self.run.get_original_probability(self.i)
+                        - self.run.predict_without(coarse, self.i, (*order, j))[0]
+                    )
+                    worth = round(total + max(1, n_sizes) * drop, 12)
+                    extension = extensions.get(frozenset((*order, j)))
+                    if extension is None or worth > extension[0]:
+                        extensions[frozenset((*order, j))] = worth, (*order, j), total + n_sizes * drop
+            best = sorted(extensions, key=lambda subset: (-extensions[subset][0], [j in subset for j in self.present]))
+            beams = {extensions[subset][1]: extensions[subset][2] for subset in best[: settings["width"]]}
+        return self.average_drops(max(beams, key=lambda order: round(beams[order], 12)))
 
-    def sums(self, order, scores, settings):
-        """For random sets the sum of their scores, and what removing them does."""
-        rng = generator(settings["seed"], "metric.subsets", self.i)
-        size, of = max(1, round(settings["share"] * len(self.there))), dict(zip(order, scores, strict=True))
+    def draw_subset_sums(self, order, scores, settings):
+        """Return the sums of scores of random subsets, and the drops without them."""
+        rng = make_generator(settings["seed"], "metric.subsets", self.i)
+        size, score_of = max(1, round(settings["share"] * len(self.present))), dict(zip(order, scores, strict=True))
         lines = rng.random((settings["subsets"], len(self.run.features)))
-        sets = [sorted(self.there, key=line.__getitem__)[:size] for line in lines]
-        return [sum(of.get(j, 0.0) for j in one) for one in sets], [self.drop(set(one)) for one in sets]
+        sets = [sorted(self.present, key=line.__getitem__)[:size] for line in lines]
+        return [sum(score_of.get(j, 0.0) for j in subset) for subset in sets], [
+            self.drop(set(subset)) for subset in sets
+        ]
 
 
-def noise(run, once):
+def compute_explainer_stability(run, first_scores):
     """Return the lines of explainer_stability.csv and those of explainer_stability_metrics.csv, by their keys.
 
-    `once` are the scores of the first explanations.
+    `first_scores` are the scores of the first explanations.
     """
     record, k, confidence = run.record, run.k, run.settings["confidence"]
-    first, second = (
-        {(line.explainer, line.instance): line for line in run.lines(name)}
+    first_lines, second_lines = (
+        {(line.explainer, line.instance): line for line in run.read_lines(name)}
         for name in ("explanations", "explanations_again")
     )
     names = {}
-    for explainer in dict.fromkeys(name for name, _ in second):
-        asked = [(first[key], line) for key, line in second.items() if key[0] == explainer]
-        answered = [(a, b) for a, b in asked if not isinstance(a.fault, str) and not isinstance(b.fault, str)]
-        lists = [(list(a.features), list(b.features)) for a, b in answered]
+    for explainer in dict.fromkeys(name for name, _ in second_lines):
+        line_pairs = [(first_lines[key], line) for key, line in second_lines.items() if key[0] == explainer]
+        valid_pairs = [(a, b) for a, b in line_pairs if not isinstance(a.fault, str) and not isinstance(b.fault, str)]
+        lists = [(list(a.features), list(b.features)) for a, b in valid_pairs]
         lists = [(a, b) for a, b in lists if a or b]
         sets = [(set(a[:k]), set(b[:k])) for a, b in lists]
-        n, same = len(sets), sum(a == b for a, b in sets)
+        n, n_same = len(sets), sum(a == b for a, b in sets)
         rare = (1 - confidence) / 2
-        alike = all(list(a.features) == list(b.features) and list(a.scores) == list(b.scores) for a, b in answered)
+        alike = all(list(a.features) == list(b.features) and list(a.scores) == list(b.scores) for a, b in valid_pairs)
         names[explainer] = {
-            "n_requested": len(asked),
+            "n_requested": len(line_pairs),
             "instances": n,
-            "same_features": same / n if n else nan,
-            "low": nan if not n else 0.0 if not same else beta.ppf(rare, same, n - same + 1),
-            "high": nan if not n else 1.0 if same == n else beta.ppf(1 - rare, same + 1, n - same),
+            "same_features": n_same / n if n else nan,
+            "low": nan if not n else 0.0 if not n_same else beta.ppf(rare, n_same, n - n_same + 1),
+            "high": nan if not n else 1.0 if n_same == n else beta.ppf(1 - rare, n_same + 1, n - n_same),
             "overlap": sum(len(a & b) / max(len(a), len(b)) for a, b in sets) / n if n else nan,
             "same_order": sum(a == b for a, b in lists) / n if n else nan,
             "deterministic": ("yes" if alike else "no") if n else "",
         }
     values = {}
-    for key, parts in scored(run, "_again").items():
+    for key, parts in compute_scores(run, "_again").items():
         if record["metrics"].get(key[0], {"role": "fact"})["role"] == "fact":
             continue
-        pairs = [(*once[key][i], *part) for i, part in parts.items() if i in once.get(key, {})]
+        pairs = [(*first_scores[key][i], *part) for i, part in parts.items() if i in first_scores.get(key, {})]
         if pairs:
-            values[key] = twice(np.array(pairs))
+            values[key] = compare_two_seeds(np.array(pairs))
     return names, values
 
 
-def twice(pairs):
-    """A line of explainer_stability_metrics.csv from numerator and denominator with either seed (n, 4)."""
+def compare_two_seeds(pairs):
+    """Return a line of explainer_stability_metrics.csv from numerators and denominators with either seed (n, 4)."""
     size = len(pairs)
-    one, two = (
+    value, value_again = (
         a.sum() / b.sum() if b.sum() else nan for a, b in ((pairs[:, 0], pairs[:, 1]), (pairs[:, 2], pairs[:, 3]))
     )
-    nothing = {"instances": size, "value": one, "value_again": two, "difference": nan, "se": nan, "explainer_se": nan}
-    if np.isnan([one, two]).any():
-        return nothing
-    both, mean = (pairs[:, 0] + pairs[:, 2]).sum() / (pairs[:, 1] + pairs[:, 3]).sum(), pairs[:, [1, 3]].mean()
-    around = (pairs[:, 0] - one * pairs[:, 1]) / pairs[:, 1].mean()
-    moves = (pairs[:, 0] - pairs[:, 2] - both * (pairs[:, 1] - pairs[:, 3])) / mean
-    told = nothing | {"difference": two - one}
+    row = {
+        "instances": size,
+        "value": value,
+        "value_again": value_again,
+        "difference": nan,
+        "se": nan,
+        "explainer_se": nan,
+    }
+    if np.isnan([value, value_again]).any():
+        return row
+    pooled_value, mean = (pairs[:, 0] + pairs[:, 2]).sum() / (pairs[:, 1] + pairs[:, 3]).sum(), pairs[:, [1, 3]].mean()
+    around = (pairs[:, 0] - value * pairs[:, 1]) / pairs[:, 1].mean()
+    moves = (pairs[:, 0] - pairs[:, 2] - pooled_value * (pairs[:, 1] - pairs[:, 3])) / mean
+    row = row | {"difference": value_again - value}
     if size >= 30:
-        told |= {"se": around.std() / sqrt(size - 1), "explainer_se": sqrt((moves**2).mean() / 2 / size)}
-    return told
+        row |= {"se": around.std() / sqrt(size - 1), "explainer_se": sqrt((moves**2).mean() / 2 / size)}
+    return row
 
 
-def bounds(run):
-    """{(metric, variant): (instances, worst, best, telling, {truth: (share, share over those that tell)})}.
+def compute_bounds(run):
+    """Return {(metric, variant): (instances, worst, best, telling, {truth: (share, share over telling instances)})}.
 
-    Every set of k features is tried. What depends on which of several edits a search takes is left out, but for the
-    largest drop with probabilities where that is one edit, and one feature with labels where every edit is as far.
+    Every set of k features is scored. Values that depend on which of several equal edits a search takes are left out.
     """
-    return {key: extremes(key[0], of) for key, of in bounds_of(run).items()}
+    return {key: find_extremes(key[0], of) for key, of in score_all_sets(run).items()}
 
 
-def bounds_of(run):
-    """{(metric, variant): {instance: [(score, {truth: share of it}) of each set of k features]}}."""
-    if "bounds" in run.known:
-        return run.known["bounds"]
-    scores, important = {}, important_features(run)
+def score_all_sets(run):
+    """Return {(metric, variant): {instance: [(score, {truth: share}) of each set of k features]}}."""
+    if "bounds" in run.cache:
+        return run.cache["bounds"]
+    scores, important = {}, read_importance(run)
     for i, row in run.rows.items():
-        there = [j for j, v in enumerate(row) if v is not None]
-        for named in combinations(there, run.k) if len(there) >= run.k else ():
-            tried = tried_set(run, i, named)
-            known = [name for name in run.record["truths"] if not np.isnan(important[name, i]).all()]
-            shares = {name: shares_of_reference(important[name, i], named, run.k) for name in known}
+        present = [j for j, v in enumerate(row) if v is not None]
+        for selection in combinations(present, run.k) if len(present) >= run.k else ():
+            set_scores = score_set(run, i, selection)
+            known_truths = [name for name in run.record["truths"] if not np.isnan(important[name, i]).all()]
+            shares = {name: compute_recall_and_hit(important[name, i], selection, run.k) for name in known_truths}
             for name, (recall, hit) in shares.items():
-                tried["recall", name], tried["hit", name] = recall, hit
+                set_scores["recall", name], set_scores["hit", name] = recall, hit
             references = {name: recall for name, (recall, _) in shares.items()}
-            for key, value in tried.items():
+            for key, value in set_scores.items():
                 scores.setdefault(key, {}).setdefault(i, []).append((value, references))
-    run.known["bounds"] = scores
+    run.cache["bounds"] = scores
     return scores
 
 
-def one_largest(run):
-    """Whether one edit only drops p(ŷ) most, or one is the first of such: two features of a tree can be tied."""
-    return run.box.sums or run.k == 1
+def has_unique_best_edit(run):
+    """Return whether the edit with the largest drop of p(ŷ) is unique; two features of a tree can be tied."""
+    return run.box.is_sum or run.k == 1
 
 
-def tried_set(run, i, named):
-    """{(metric, variant): score} of one set of features."""
-    row, label, was, record, tried = run.rows[i], run.label(i), run.before(i), run.record, {}
-    rest = [j for j in range(len(row)) if j not in named]
-    for variant, way in run.ways.items():
-        left, flipped, gap = run.without(way, i, named)
-        tried["comprehensiveness", variant], tried["dfr", variant] = was - left, flipped
-        left, _, other = run.without(way, i, rest)
-        tried["sufficiency", variant] = was - left
+def score_set(run, i, selection):
+    """Return {(metric, variant): score} of one set of features."""
+    row, label, was, record, results = run.rows[i], run.label(i), run.get_original_probability(i), run.record, {}
+    other_features = [j for j in range(len(row)) if j not in selection]
+    for variant, removal in run.removals.items():
+        p_without, flip_share, gap = run.predict_without(removal, i, selection)
+        results["comprehensiveness", variant], results["dfr", variant] = was - p_without, flip_share
+        p_without, _, other_gap = run.predict_without(removal, i, other_features)
+        results["sufficiency", variant] = was - p_without
         if variant == "marginal":
-            tried["pgi", variant], tried["pgu", variant] = gap, other
+            results["pgi", variant], results["pgu", variant] = gap, other_gap
     if not record["search"].startswith("disc") or run.mask is not None:
-        return tried
-    chosen = list(product(*(sorted({row[j], *run.others(j, row[j])}) for j in named)))
-    edited = np.tile(row, (len(chosen), 1))
-    edited[:, list(named)] = chosen
-    changed = (edited != np.array(row)).sum(axis=1)
-    edited = edited[np.argsort(changed, kind="stable")][(changed == 0).sum() :]  # of equal edits the first with fewest
-    told = run.box.many(edited)
-    flipped = told.argmax(axis=1) != label
+        return results
+    code_combinations = list(product(*(sorted({row[j], *run.list_alternatives(j, row[j])}) for j in selection)))
+    edited_rows = np.tile(row, (len(code_combinations), 1))
+    edited_rows[:, list(selection)] = code_combinations
+    n_changes = (edited_rows != np.array(row)).sum(axis=1)
+    edited_rows = edited_rows[np.argsort(n_changes, kind="stable")][
+        (n_changes == 0).sum() :
+    ]  # of equal edits the first with fewest
+    predictions = run.box.predict_rows(edited_rows)
+    flip_share = predictions.argmax(axis=1) != label
     for level in record["levels"]:
-        tried["validity", level] = float(flipped.any())
-    ends = {}
-    if run.k == 1 and run.space("label") == "onehot":
-        ends["label"] = float(flipped.any()), sqrt(2)
+        results["validity", level] = float(flip_share.any())
+    best_edits = {}
+    if run.k == 1 and run.get_space("label") == "onehot":
+        best_edits["label"] = float(flip_share.any()), sqrt(2)
     if "probability" in record["levels"]:
-        best = int(told[:, label].argmin())
-        tried["validity_soft", "probability"] = was - float(told[best, label])
-        if "pick: auto" in record["setup"] and one_largest(run):
-            far = run.distance(row, edited[best].tolist(), "probability")
-            ends["probability"] = float(flipped[best]), far
-            tried["c_soft", "probability"] = was - float(told[best, label]), far
-    for level, (flip, far) in ends.items():
-        tried["proximity", level] = far
-        tried["proximity_flips", level] = flip * far, flip
-        tried["c", level] = flip, far
-    return tried
+        best = int(predictions[:, label].argmin())
+        results["validity_soft", "probability"] = was - float(predictions[best, label])
+        if "pick: auto" in record["setup"] and has_unique_best_edit(run):
+            far = run.compute_distance(row, edited_rows[best].tolist(), "probability")
+            best_edits["probability"] = float(flip_share[best]), far
+            results["c_soft", "probability"] = was - float(predictions[best, label]), far
+    for level, (flip, far) in best_edits.items():
+        results["proximity", level] = far
+        results["proximity_flips", level] = flip * far, flip
+        results["c", level] = flip, far
+    return results
 
 
 LOWER = ("sufficiency", "proximity", "proximity_flips", "pgu")
 
 
-def extremes(metric, scores):
-    """The worst and the best value, how many instances tell sets apart, and the truth in what is best."""
+def find_extremes(metric, scores):
+    """Return the worst and the best value, the number of instances whose sets differ, and the truth of the best."""
     sign = -1 if metric in LOWER else 1
     options = [
         [(*(value if isinstance(value, tuple) else (value, 1.0)), share) for value, share in of]
         for of in scores.values()
     ]
-    best, worst = (side * largest([[(side * n, d) for n, d, _ in of] for of in options]) for side in (sign, -sign))
+    best, worst = (
+        side * maximise_ratio([[(side * n, d) for n, d, _ in of] for of in options]) for side in (sign, -sign)
+    )
     shares, telling = [], []
     for i, of in enumerate(options):
         gains = [sign * n - sign * best * d for n, d, _ in of]
         top = [share for gain, (_, _, share) in zip(gains, of, strict=True) if gain >= max(gains) - 1e-10]
         shares.append({name: sum(share[name] for share in top) / len(top) for name in top[0]})
         telling += [i] * (len(top) < len(of))
-    found = {
-        name: (np.mean([one[name] for one in shares]), np.mean([shares[i][name] for i in telling]) if telling else nan)
+    truth_shares = {
+        name: (
+            np.mean([instance_shares[name] for instance_shares in shares]),
+            np.mean([shares[i][name] for i in telling]) if telling else nan,
+        )
         for name in shares[0]
     }
-    return len(scores), worst, best, len(telling), found
+    return len(scores), worst, best, len(telling), truth_shares
 
 
-def largest(options):
-    """The largest Σ n / Σ d over one (n, d) of each instance's: the λ at which Σ max (n - λd) comes down to zero."""
+def maximise_ratio(options):
+    """Return the largest Σ n / Σ d with one (n, d) for each instance: the root λ of Σ max (n - λd)."""
     pairs = [pair for of in options for pair in of]
     if all(d == 1.0 for _, d in pairs):
         return sum(max(n for n, _ in of) for of in options) / len(options)
@@ -959,386 +1019,390 @@ def largest(options):
     return high
 
 
-def common(run, scores):
-    """{(metric, variant): the instances that all explainers with a value cover}, rungs aside."""
+def find_common_instances(run, scores):
+    """Return {(metric, variant): the instances that all explainers but graded controls cover}."""
     rungs, _ = run.explainers
-    shared = {}
+    common_instances = {}
     for (metric, variant, explainer), part in scores.items():
         if not rungs[explainer] and sum(below for _, below in part.values()):
             pair = (metric, variant)
-            shared[pair] = shared.get(pair, set(part)) & set(part)
-    return shared
+            common_instances[pair] = common_instances.get(pair, set(part)) & set(part)
+    return common_instances
 
 
-def counted(run, scores):
-    """{(metric, variant, explainer): the instances that its value is taken over}."""
+def find_used_instances(run, scores):
+    """Return {(metric, variant, explainer): the instances that its value uses}."""
     rungs, _ = run.explainers
     if run.settings["support"] == "own":
         return {key: set(part) for key, part in scores.items()}
-    shared = common(run, scores)
+    common_instances = find_common_instances(run, scores)
     return {
-        key: set(part) if rungs[key[2]] else set(part) & shared.get(key[:2], set(part)) for key, part in scores.items()
+        key: set(part) if rungs[key[2]] else set(part) & common_instances.get(key[:2], set(part))
+        for key, part in scores.items()
     }
 
 
-def values(scores, some=None):
-    """Ratios of sums, over some instances or all."""
-    found = {}
+def compute_values(scores, used_instances=None):
+    """Return ratios of sums, over some instances or all."""
+    results = {}
     for key, part in scores.items():
-        mine = [pair for i, pair in part.items() if some is None or i in some[key]]
-        if below := sum(b for _, b in mine):
-            found[key] = sum(a for a, _ in mine) / below
-    return found
+        pairs = [pair for i, pair in part.items() if used_instances is None or i in used_instances[key]]
+        if below := sum(b for _, b in pairs):
+            results[key] = sum(a for a, _ in pairs) / below
+    return results
 
 
-def orders(values):
-    """Who is above whom, +1, 0 or -1 for each pair of explainers (pairs, 1 + B), but for rounding."""
+def compare_pairs(values):
+    """Return +1, 0 or -1 for each pair of explainers (pairs, 1 + B); values that differ by rounding are tied."""
     above, below = (np.array(side) for side in zip(*combinations(values, 2), strict=True))
-    noise = 1e-12 * np.maximum(np.maximum(np.abs(above), np.abs(below)), 1e-3)
+    tolerance = 1e-12 * np.maximum(np.maximum(np.abs(above), np.abs(below)), 1e-3)
     with np.errstate(invalid="ignore"):
-        return np.where(np.abs(above - below) <= noise, 0, np.sign(above - below))
+        return np.where(np.abs(above - below) <= tolerance, 0, np.sign(above - below))
 
 
-def kendall(ours, truth):
-    """τ (1 + B,) of two orders of the same explainers."""
-    return (ours * truth).mean(axis=0)
+def compute_kendall(ranking, truth):
+    """Return τ (1 + B,) of two rankings of the same explainers."""
+    return (ranking * truth).mean(axis=0)
 
 
 SUBSETS = ("all", "without_controls")  # of explainers
-FROZEN = {"shapley": "centered"}  # in keys of random streams, which never change
+STREAM_NAMES = {"shapley": "centered"}  # in keys of random streams, which never change
 
 
-class Ranked:
-    """Values of explainers, the better the larger, and how far two metrics agree about them."""
+class ExplainerRankings:
+    """The rankings of explainers by metrics, and their τ."""
 
-    def __init__(self, run, drawn):
-        self.run, self.drawn, self.orders, self.taus, self.who = run, drawn, {}, {}, {}
+    def __init__(self, run, draws):
+        self.run, self.draws, self.orders, self.taus, self.common_explainers = run, draws, {}, {}, {}
         rungs, self.controls = run.explainers
         self.names = [name for name in rungs if not rungs[name]]
 
-    def list_ranked(self, a, b, subset="all"):
-        """The explainers that have a value of both."""
-        if (a, b, subset) not in self.who:
-            self.who[a, b, subset] = tuple(
+    def list_common_explainers(self, a, b, subset="all"):
+        """List the explainers that have values by both metrics."""
+        if (a, b, subset) not in self.common_explainers:
+            self.common_explainers[a, b, subset] = tuple(
                 name for name in self.names
-                if (*a, name) in self.drawn and (*b, name) in self.drawn
+                if (*a, name) in self.draws and (*b, name) in self.draws
                 and (subset == "all" or not self.controls[name])
             )  # fmt: skip
-        return self.who[a, b, subset]
+        return self.common_explainers[a, b, subset]
 
-    def side(self, one, names):
-        """Values of a metric (1 + B,), so that the better is the larger."""
-        sign = -1 if self.run.record["metrics"][one[0]]["better"] == "lower" else 1
-        return [sign * self.drawn[*one, name] for name in names]
+    def get_oriented_values(self, metric, names):
+        """Return values of a metric (1 + B,) with signs so that larger is better."""
+        sign = -1 if self.run.record["metrics"][metric[0]]["better"] == "lower" else 1
+        return [sign * self.draws[*metric, name] for name in names]
 
     def tau(self, a, b, subset="all"):
-        """τ (1 + B,) between two metrics, or None if they rank fewer than two."""
+        """Return τ (1 + B,) between two metrics; None if both rank fewer than two explainers."""
         key = (a, b, subset)
         if key not in self.taus:
-            names = self.list_ranked(a, b, subset)
-            self.taus[key] = kendall(self.order(a, names), self.order(b, names)) if len(names) > 1 else None
+            names = self.list_common_explainers(a, b, subset)
+            self.taus[key] = compute_kendall(self.order(a, names), self.order(b, names)) if len(names) > 1 else None
         return self.taus[key]
 
-    def order(self, one, names):
-        if (one, names) not in self.orders:
-            self.orders[one, names] = orders(self.side(one, names))
-        return self.orders[one, names]
+    def order(self, metric, names):
+        if (metric, names) not in self.orders:
+            self.orders[metric, names] = compare_pairs(self.get_oriented_values(metric, names))
+        return self.orders[metric, names]
 
 
-def agreements(run):
-    """{(metric, variant, truth, agreement, subset): figures} of the explainers that are no rungs."""
-    ranked, level, found = Ranked(run, run.drawn), run.settings["confidence"], {}
-    for metric, variant, reference, agreement in agreements_of(run.record, run.drawn):
+def compute_agreements(run):
+    """Return {(metric, variant, truth, agreement, subset): figures} without graded controls."""
+    rankings, level, results = ExplainerRankings(run, run.draws), run.settings["confidence"], {}
+    for metric, variant, reference, agreement in list_agreements(run.record, run.draws):
         pair, truth = (metric, variant), (agreement, reference)
         for subset in SUBSETS:
-            line = {"explainers": len(ranked.list_ranked(pair, truth, subset))}
-            found[metric, variant, reference, agreement, subset] = line
-            tau = ranked.tau(pair, truth, subset)
+            line = {"explainers": len(rankings.list_common_explainers(pair, truth, subset))}
+            results[metric, variant, reference, agreement, subset] = line
+            tau = rankings.tau(pair, truth, subset)
             if tau is None:
                 continue
             line["tau"] = tau[0]
             if len(tau) > 1:
-                line["tau_low"], line["tau_high"] = between(tau[1:], level)
-    return found
+                line["tau_low"], line["tau_high"] = compute_interval(tau[1:], level)
+    return results
 
 
-def between(draws, level):
-    """Both ends of what holds so many of the draws, on the straight line between two of them."""
+def compute_interval(draws, level):
+    """Return the ends of a percentile interval, with linear interpolation."""
     draws = np.sort(draws[~np.isnan(draws)])
     if not len(draws):
         return nan, nan
     return tuple(np.interp([(1 - level) / 2, (1 + level) / 2], np.linspace(0, 1, len(draws)), draws))
 
 
-def redrawn(box, changes, kinds, rng):
-    """The model in other parameters that give every input the same prediction."""
-    other = object.__new__(Sum)
-    other.bias, other.w = box.bias, box.w.copy()
-    other.e, other.means, other.table_of = list(box.e), list(box.means), box.table_of
-    for first in dict.fromkeys(box.table_of):
-        mine = [j for j, table in enumerate(box.table_of) if table == first]
-        table, dim = box.e[first], box.e[first].shape[1]
+def reparametrise_model(box, changes, kinds, rng):
+    """Return a model with other parameters and the same predictions."""
+    model = object.__new__(Sum)
+    model.bias, model.w = box.bias, box.w.copy()
+    model.e, model.means, model.table_of = list(box.e), list(box.means), box.table_of
+    for first_feature in dict.fromkeys(box.table_of):
+        features = [j for j, table in enumerate(box.table_of) if table == first_feature]
+        table, dim = box.e[first_feature], box.e[first_feature].shape[1]
         where = rng.random()
         # numbers of one bin have one vector
-        rows = [row.tobytes() for row in table] if kinds[first] == "number" else list(range(len(table)))
+        rows = [row.tobytes() for row in table] if kinds[first_feature] == "number" else list(range(len(table)))
         vectors = list(dict.fromkeys(rows))
-        _, sizes, directions = np.linalg.svd(box.w[mine])
+        _, sizes, directions = np.linalg.svd(box.w[features])
         unseen = directions[int((sizes > 1e-10 * max(sizes[0], 1e-300)).sum()) :]
-        drawn = rng.normal(size=(len(vectors), len(unseen)))
-        if len(mine) == 1:
+        directions_drawn = rng.normal(size=(len(vectors), len(unseen)))
+        if len(features) == 1:
             stretch = 2 ** rng.uniform(-1, 1) * np.eye(dim)
         else:
-            turned, upper = np.linalg.qr(rng.normal(size=(dim, dim)))
-            turned = turned * np.sign(np.diag(upper))
-            stretch = (turned * 2 ** rng.uniform(-1, 1, dim)) @ turned.T
-        if "constant" in changes and len(mine) == 1 and box.w[first].any():
-            w = box.w[first]
+            rotation, upper = np.linalg.qr(rng.normal(size=(dim, dim)))
+            rotation = rotation * np.sign(np.diag(upper))
+            stretch = (rotation * 2 ** rng.uniform(-1, 1, dim)) @ rotation.T
+        if "constant" in changes and len(features) == 1 and box.w[first_feature].any():
+            w = box.w[first_feature]
             effects = [float(e @ w) for e in table]
             shift = -(min(effects) + where * (max(effects) - min(effects)))
             table = np.array([e + shift * w / float(w @ w) for e in table])
-            other.bias -= shift
-            other.means[first] = other.means[first] + shift * w / float(w @ w)
+            model.bias -= shift
+            model.means[first_feature] = model.means[first_feature] + shift * w / float(w @ w)
         if "orthogonal" in changes and len(unseen):
             size = sqrt(np.mean([float(e @ u) ** 2 for e in table for u in unseen]))
-            moved = []
+            new_vectors = []
             for row, e in zip(rows, table, strict=True):
-                parts = zip(drawn[vectors.index(row)], unseen, strict=True)
-                moved.append(e + sum((float(x) * size - float(e @ u)) * u for x, u in parts))
-            table = np.array(moved)
+                parts = zip(directions_drawn[vectors.index(row)], unseen, strict=True)
+                new_vectors.append(e + sum((float(x) * size - float(e @ u)) * u for x, u in parts))
+            table = np.array(new_vectors)
         if "scale" in changes:
             table = table @ stretch
-            other.w[mine] = box.w[mine] @ np.linalg.inv(stretch)
-            for j in mine:
-                other.means[j] = other.means[j] @ stretch
-        for j in mine:
-            other.e[j] = table
-    return other
+            model.w[features] = box.w[features] @ np.linalg.inv(stretch)
+            for j in features:
+                model.means[j] = model.means[j] @ stretch
+        for j in features:
+            model.e[j] = table
+    return model
 
 
-def invariance(run):
-    """{(metric, variant, truth, agreement): figures} of invariance.csv, and the (metric, variant, explainer) that move.
+def compute_invariance(run):
+    """Return the figures of invariance.csv by key, and the (metric, variant, explainer) whose values change.
 
-    For searches that exchange values and do not choose by distance: their edits are the same in all parameters.
+    It holds for searches that exchange values and do not use distances: their edits do not depend on the parameters.
     """
     record, box, rows, kinds = run.record, run.box, run.rows, [feature["kind"] for feature in run.features]
     short = any(v is None for row in rows.values() for v in row) or "token" in kinds
-    shared, alone = len(set(box.table_of)) < len(box.table_of), not short
-    seen = int(np.linalg.matrix_rank(box.w)) if shared else 1
-    changes = ["constant"] * alone + ["orthogonal"] * (box.e[0].shape[1] > seen) + ["scale"]
-    stored, some, codes = run.stored_scores, sampled(run), np.array(run.instances["codes"].to_list())
+    shares_tables, has_constants = len(set(box.table_of)) < len(box.table_of), not short
+    rank = int(np.linalg.matrix_rank(box.w)) if shares_tables else 1
+    changes = ["constant"] * has_constants + ["orthogonal"] * (box.e[0].shape[1] > rank) + ["scale"]
+    stored_scores, sample, codes = run.stored_scores, sample_instances(run), np.array(run.instances["codes"].to_list())
 
-    def values_of(scores):
-        known = {key: {i: pair for i, pair in part.items() if i in some} for key, part in scores.items()}
-        return values(known)
+    def compute_sampled_values(scores):
+        sampled_scores = {key: {i: pair for i, pair in part.items() if i in sample} for key, part in scores.items()}
+        return compute_values(sampled_scores)
 
-    base, moved, drawn = values_of(stored), set(), {}
+    base, changed_values, draws = compute_sampled_values(stored_scores), set(), {}
     for number in range(record["settings"]["reparametrisations"]):
-        for name, wanted in [*((one, [one]) for one in changes), ("together", changes)]:
+        for name, kinds_of_change in [*((change, [change]) for change in changes), ("together", changes)]:
             if name == "together" and len(changes) == 1:
                 continue
-            rng = generator(record["settings"]["seed"], "reparametrisation", number)
-            other = redrawn(box, wanted, kinds, rng)
-            assert np.abs(other.many(codes) - box.many(codes)).max() < 1e-9
-            # what takes the values of training rows asks for predictions only
-            fixed = {key: part for key, part in stored.items() if asks_for_predictions(*key[:2])}
-            again = fixed | scored(run, other=other)
-            drawn.setdefault(name, []).append(values_of(again))
-            moved |= {key for key, value in base.items() if apart(drawn[name][-1].get(key, nan), value)}
-    every = [base, *(told for of in drawn.values() for told in of)]
-    ranked = Ranked(run, {key: np.array([told.get(key, nan) for told in every]) for key in base})
-    names, found = [name for name, of in drawn.items() for _ in of], {}
-    for metric, variant, reference, agreement in agreements_of(record, base):
+            rng = make_generator(record["settings"]["seed"], "reparametrisation", number)
+            model = reparametrise_model(box, kinds_of_change, kinds, rng)
+            assert np.abs(model.predict_rows(codes) - box.predict_rows(codes)).max() < 1e-9
+            # removals by training rows use predictions only
+            unchanged_scores = {key: part for key, part in stored_scores.items() if uses_predictions_only(*key[:2])}
+            new_scores = unchanged_scores | compute_scores(run, model=model)
+            draws.setdefault(name, []).append(compute_sampled_values(new_scores))
+            changed_values |= {key for key, value in base.items() if differ(draws[name][-1].get(key, nan), value)}
+    all_values = [base, *(values for of in draws.values() for values in of)]
+    rankings = ExplainerRankings(run, {key: np.array([values.get(key, nan) for values in all_values]) for key in base})
+    names, results = [name for name, of in draws.items() for _ in of], {}
+    for metric, variant, reference, agreement in list_agreements(record, base):
         for subset in SUBSETS:
-            taus = ranked.tau((metric, variant), (agreement, reference), subset)
+            taus = rankings.tau((metric, variant), (agreement, reference), subset)
             if taus is None:
                 continue
             real = float(taus[0])
-            by = list(dict.fromkeys(name for name, tau in zip(names, taus[1:], strict=True) if apart(tau, real)))
+            changing = list(dict.fromkeys(name for name, tau in zip(names, taus[1:], strict=True) if differ(tau, real)))
             line = {
                 "tau": real,
-                "tau_lowest": lowest(taus),
-                "tau_highest": -lowest(-taus),
-                "not_identifiable": bool(by),
+                "tau_lowest": find_lowest(taus),
+                "tau_highest": -find_lowest(-taus),
+                "not_identifiable": bool(changing),
             }
-            alone = [name for name in by if name != "together"] or by
-            line["changed_by"] = " ".join(alone) if subset == "all" else ""
-            many = {"instances": len(some), "reparametrisations": len(next(iter(drawn.values())))}
-            found[metric, variant, reference, agreement, subset] = line | many
-    return found, moved
+            single_changes = [name for name in changing if name != "together"] or changing
+            line["changed_by"] = " ".join(single_changes) if subset == "all" else ""
+            counts = {"instances": len(sample), "reparametrisations": len(next(iter(draws.values())))}
+            results[metric, variant, reference, agreement, subset] = line | counts
+    return results, changed_values
 
 
-def lowest(taus):
-    """Of those that there are, the first of which is the model's own."""
+def find_lowest(taus):
+    """Return the lowest τ; the first is that of the original model."""
     return float(min([taus[0], *taus[1:][~np.isnan(taus[1:])]]))
 
 
-def asks_for_predictions(metric, variant):
-    """What does not depend on the parameters of a model, since it puts training rows or parts of them before it."""
+def uses_predictions_only(metric, variant):
+    """Return whether a metric uses predictions only, and so does not depend on the parameters of the model."""
     return variant == "marginal" or metric in ("axe", "plausible")
 
 
-def apart(value, real):
-    """Not the same, but for rounding."""
-    return np.isnan(value) != np.isnan(real) or abs(value - real) > 1e-9 + 1e-9 * abs(real)
+def differ(value, original):
+    """Return whether two values differ by more than rounding."""
+    return np.isnan(value) != np.isnan(original) or abs(value - original) > 1e-9 + 1e-9 * abs(original)
 
 
-def agreements_of(record, found):
-    """(metric, variant, truth, agreement) of all that is judged and all that it is judged by."""
-    pairs, roles = dict.fromkeys(key[:2] for key in found), record["metrics"]
-    judged = [pair for pair in pairs if roles[pair[0]]["role"] == "judged"]
+def list_agreements(record, results):
+    """List (metric, variant, truth, agreement) of all judged metrics and truths."""
+    pairs, roles = dict.fromkeys(key[:2] for key in results), record["metrics"]
+    judged_pairs = [pair for pair in pairs if roles[pair[0]]["role"] == "judged"]
     truths = [pair for pair in pairs if roles[pair[0]]["role"] == "truth"]
-    return [(*pair, reference, agreement) for pair in judged for agreement, reference in truths]
+    return [(*pair, reference, agreement) for pair in judged_pairs for agreement, reference in truths]
 
 
-def sampled(run):
-    """The instances that other parameters are tried on: those that all explainers cover, at most 500 of them."""
+def sample_instances(run):
+    """Return the instances of the reparametrisation: those that all explainers cover, at most 500."""
     record, ids, k, covers, (rungs, _) = run.record, list(run.rows), run.k, {}, run.explainers
-    for told in run.lines("explanations"):
-        if not rungs[told.explainer] and len(told.features) >= k:
-            covers.setdefault(told.explainer, set()).add(told.instance)
-    everyone = [i for i in ids if all(i in mine for mine in covers.values())]
-    if record["settings"]["support"] != "common" or not everyone:
-        everyone = ids
-    if len(everyone) > 500:
-        rng = generator(record["settings"]["seed"], "reparametrisation.instances", None)
-        places = [ids.index(i) for i in everyone]
-        everyone = [ids[place] for place in rng.choice(places, 500, replace=False)]
-    return set(everyone)
+    for line in run.read_lines("explanations"):
+        if not rungs[line.explainer] and len(line.features) >= k:
+            covers.setdefault(line.explainer, set()).add(line.instance)
+    candidates = [i for i in ids if all(i in instances for instances in covers.values())]
+    if record["settings"]["support"] != "common" or not candidates:
+        candidates = ids
+    if len(candidates) > 500:
+        rng = make_generator(record["settings"]["seed"], "reparametrisation.instances", None)
+        places = [ids.index(i) for i in candidates]
+        candidates = [ids[place] for place in rng.choice(places, 500, replace=False)]
+    return set(candidates)
 
 
-def seeds(folders):
-    """{(metric, variant, truth, subset): figures} of τ in seeds_correlations.csv, for runs that differ in the seed."""
+def aggregate_seeds(folders):
+    """Return {(metric, variant, truth, subset): figures} of τ in seeds_correlations.csv."""
     records = [json.loads((folder / "run.json").read_text()) for folder in folders]
     agreement, roles = records[0]["settings"]["agreement"], records[0]["metrics"]
     lines, draws, names = [], [], ("metric", "variant", "truth", "subset")
     for folder in folders:
-        told = pd.read_csv(folder / "correlations.csv")
-        told = told[(told["family"] == "explainers") & (told["agreement"] == agreement)]
-        lines.append({tuple(one[name] for name in names): one for one in told.to_dict("records")})
+        correlations = pd.read_csv(folder / "correlations.csv")
+        correlations = correlations[(correlations["family"] == "explainers") & (correlations["agreement"] == agreement)]
+        lines.append({tuple(line[name] for name in names): line for line in correlations.to_dict("records")})
         of = {}
-        for one in pd.read_parquet(folder / "tau_resamples.parquet").sort_values("draw").to_dict("records"):
-            if one["agreement"] == agreement:
-                of.setdefault(tuple(one[name] for name in names), []).append(one["tau"])
+        for line in pd.read_parquet(folder / "tau_resamples.parquet").sort_values("draw").to_dict("records"):
+            if line["agreement"] == agreement:
+                of.setdefault(tuple(line[name] for name in names), []).append(line["tau"])
         draws.append(of)
-    found, valued = {}, [explainers_with_value(folder) for folder in folders]
+    results, explainers_by_folder = {}, [list_explainers_with_value(folder) for folder in folders]
     keys = [key for key in dict.fromkeys(key for of in lines for key in of) if roles[key[0]]["role"] == "judged"]
-    # the ends of the keys of random streams are as old as these figures
+    # keys of random streams never change
     for subset, stream in zip(SUBSETS, ("tau", "tau_without_controls"), strict=True):
         for reference in dict.fromkeys(key[2] for key in keys):
-            mine = [key for key in keys if key[2:] == (reference, subset)]
-            for key in mine:
+            subset_keys = [key for key in keys if key[2:] == (reference, subset)]
+            for key in subset_keys:
                 values = [of[key]["tau"] for of in lines if key in of and not np.isnan(of[key]["tau"])]
                 errors = [of[key]["tau_se"] for of in lines if key in of and not np.isnan(of[key]["tau"])]
-                found[key] = spread(values, errors)
-                tried = [
+                results[key] = compute_spread(values, errors)
+                move_flags = [
                     of[key]["not_identifiable"]
                     for of in lines
                     if key in of and of[key]["not_identifiable"] in (True, False)
                 ]
-                found[key]["not_identifiable"] = sum(map(bool, tried)) if tried else nan
-            known = [
-                key for key in mine
+                results[key]["not_identifiable"] = sum(map(bool, move_flags)) if move_flags else nan
+            complete_keys = [
+                key for key in subset_keys
                 if all(key in of and not np.isnan(of[key]["tau"]) for of in lines)
                 and all(len(of[key]) == max(map(len, of.values())) for of in draws)
             ]  # fmt: skip
-            who = [
-                [of[subset][key[:2]] & of[subset][agreement, reference] for of in valued] for key in known
+            explainers = [
+                [of[subset][key[:2]] & of[subset][agreement, reference] for of in explainers_by_folder]
+                for key in complete_keys
             ]  # fmt: skip
-            if len(folders) > 1 and known:
-                values = [[of[key]["tau"] for key in known] for of in lines]
-                again = [list(zip(*(of[key] for key in known), strict=True)) for of in draws]
-                stream_key = f"{FROZEN.get(reference, reference)}.{stream}"
-                for key, figures in zip(known, together(values, again, who, stream_key), strict=True):
-                    found[key] |= figures
-    return found
+            if len(folders) > 1 and complete_keys:
+                values = [[of[key]["tau"] for key in complete_keys] for of in lines]
+                draws_by_seed = [list(zip(*(of[key] for key in complete_keys), strict=True)) for of in draws]
+                stream_key = f"{STREAM_NAMES.get(reference, reference)}.{stream}"
+                for key, figures in zip(
+                    complete_keys, compare_over_seeds(values, draws_by_seed, explainers, stream_key), strict=True
+                ):
+                    results[key] |= figures
+    return results
 
 
-def explainers_with_value(folder):
-    """{subset: {(metric, variant): explainers}}: those that are ranked, and those of them that are no controls."""
-    found = {subset: {} for subset in SUBSETS}
+def list_explainers_with_value(folder):
+    """Return {subset: {(metric, variant): explainers}} with all ranked explainers, and without controls."""
+    results = {subset: {} for subset in SUBSETS}
     metrics = pd.read_csv(folder / "metrics.csv")
     for line in metrics[metrics["value"].notna() & metrics["quality_level"].isna()].itertuples():
-        found["all"].setdefault((line.metric, line.variant), set()).add(line.explainer)
+        results["all"].setdefault((line.metric, line.variant), set()).add(line.explainer)
         if not line.control:
-            found["without_controls"].setdefault((line.metric, line.variant), set()).add(line.explainer)
-    return found
+            results["without_controls"].setdefault((line.metric, line.variant), set()).add(line.explainer)
+    return results
 
 
-def spread(values, errors):
-    """Mean and deviation over seeds, and what choosing instances explains of it."""
+def compute_spread(values, errors):
+    """Return mean and deviation over seeds, and the parts of the deviation within and between seeds."""
     n = len(values)
     mean = sum(values) / n if n else nan
     deviation = sqrt(sum((value - mean) ** 2 for value in values) / (n - 1)) if n > 1 else nan
-    within = sqrt(sum(error**2 for error in errors) / n) if n else nan
-    left = deviation**2 - within**2
-    between = nan if np.isnan(left) else sqrt(max(0.0, left))
-    return {"seeds": n, "mean": mean, "deviation": deviation, "within": within, "between": between}
+    within_deviation = sqrt(sum(error**2 for error in errors) / n) if n else nan
+    variance = deviation**2 - within_deviation**2
+    between_deviation = nan if np.isnan(variance) else sqrt(max(0.0, variance))
+    return {"seeds": n, "mean": mean, "deviation": deviation, "within": within_deviation, "between": between_deviation}
 
 
-def together(values, draws, who, key):
-    """What S seeds say of each of J metrics: values (S, J), and resamples of each seed's instances (B, J).
+def compare_over_seeds(values, draws, explainers, key):
+    """Test J metrics over S seeds: values (S, J), and resamples of the instances of each seed (B, J).
 
-    Metrics are compared with those that rank the same explainers (J, S) in every seed.
+    A metric is compared with the metrics that rank the same explainers (J, S) in every seed.
     """
-    size, many = len(values), len(values[0])
-    rng = generator(0, f"seeds.{key}", None)
-    chosen = rng.integers(size, size=(4000, size))
-    means = np.zeros((4000, many))
+    size, n_metrics = len(values), len(values[0])
+    rng = make_generator(0, f"seeds.{key}", None)
+    seed_draws = rng.integers(size, size=(4000, size))
+    means = np.zeros((4000, n_metrics))
     for seed in range(size):
         for place in range(size):
-            here = np.flatnonzero(chosen[:, place] == seed)
-            means[here] += np.array(draws[seed])[rng.integers(len(draws[seed]), size=len(here))]
+            positions = np.flatnonzero(seed_draws[:, place] == seed)
+            means[positions] += np.array(draws[seed])[rng.integers(len(draws[seed]), size=len(positions))]
     means /= size
-    columns = [(*(of[j] for of in values), *(one[j] for of in draws for one in of)) for j in range(many)]
-    columns = [(*column, tuple(map(frozenset, names))) for column, names in zip(columns, who, strict=True)]
+    columns = [(*(of[j] for of in values), *(row[j] for of in draws for row in of)) for j in range(n_metrics)]
+    columns = [(*column, tuple(map(frozenset, names))) for column, names in zip(columns, explainers, strict=True)]
     kind = [columns.index(column) for column in columns]
-    average = [sum(of[j] for of in values) / size for j in range(many)]
-    fellows = [[i for i in range(many) if who[i] == who[j]] for j in range(many)]
-    best = [max(fellows[j], key=lambda i: (average[i], -i)) for j in range(many)]
-    p = [doubt([of[j] for of in values], means[:, j]) for j in range(many)]
-    behind = [doubt([of[b] - of[j] for of in values], means[:, b] - means[:, j]) for j, b in enumerate(best)]
-    p_holm, p_behind = stepwise(p, kind, []), stepwise(behind, kind, {kind[b] for b in best})
+    average = [sum(of[j] for of in values) / size for j in range(n_metrics)]
+    fellows = [[i for i in range(n_metrics) if explainers[i] == explainers[j]] for j in range(n_metrics)]
+    best = [max(fellows[j], key=lambda i: (average[i], -i)) for j in range(n_metrics)]
+    p = [compute_p_value([of[j] for of in values], means[:, j]) for j in range(n_metrics)]
+    behind = [compute_p_value([of[b] - of[j] for of in values], means[:, b] - means[:, j]) for j, b in enumerate(best)]
+    p_holm, p_behind = adjust_holm(p, kind, []), adjust_holm(behind, kind, {kind[b] for b in best})
     level = stats.t.ppf(0.975, size - 1) / stats.norm.ppf(0.975) * sqrt(size / (size - 1))
-    told = []
-    for j in range(many):
+    results = []
+    for j in range(n_metrics):
         centre = means[:, j].mean()
-        both = np.quantile(centre + level * (means[:, j] - centre), [0.025, 0.975])
-        ends = [min(1.0, max(-1.0, end)) for end in both]  # no τ is beyond
-        deviation = spread([of[j] for of in values], [0.0] * size)["deviation"]
-        told.append(
+        interval = np.quantile(centre + level * (means[:, j] - centre), [0.025, 0.975])
+        ends = [min(1.0, max(-1.0, end)) for end in interval]  # no τ is beyond
+        deviation = compute_spread([of[j] for of in values], [0.0] * size)["deviation"]
+        results.append(
             {
                 "low": ends[0], "high": ends[1], "p": p[j], "p_holm": p_holm[j],
-                "needed": enough(average[j], deviation, len(set(kind))), "behind": average[best[j]] - average[j],
-                "p_behind": p_behind[j],
+                "needed": count_required_seeds(average[j], deviation, len(set(kind))),
+                "behind": average[best[j]] - average[j], "p_behind": p_behind[j],
             }
         )  # fmt: skip
-    return told
+    return results
 
 
-def doubt(values, means):
-    """Two-sided p that a mean over seeds is zero: never below Student's, nor below that of all seeds agreeing."""
+def compute_p_value(values, draws):
+    """Return two-sided p of a zero mean over seeds: at least that of Student's t, and of a sign test."""
     n = len(values)
-    sides = min(int((means <= 0).sum()), int((means >= 0).sum()))
+    sides = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
     student = 0.0
     if len(set(values)) > 1:
         student = stats.ttest_1samp(values, 0).pvalue
     elif not values[0]:
         student = 1.0
-    return max(min(1.0, 2 * (1 + sides) / (len(means) + 1)), student, 0.5 ** (n - 1))
+    return max(min(1.0, 2 * (1 + sides) / (len(draws) + 1)), student, 0.5 ** (n - 1))
 
 
-def stepwise(p, kind, out):
-    """Holm's correction, those of one kind being one test; no figure for the kinds that are no test."""
-    tests = sorted((p[one], one) for one in set(kind) if one not in out)
-    corrected, largest = {}, 0.0
-    for place, (value, one) in enumerate(tests):
-        largest = max(largest, min(1.0, (len(tests) - place) * value))
-        corrected[one] = largest
-    return [corrected.get(one, nan) for one in kind]
+def adjust_holm(p, kind, excluded_kinds):
+    """Adjust by Holm, with one test for each kind; NaN for excluded kinds."""
+    tests = sorted((p[kind_number], kind_number) for kind_number in set(kind) if kind_number not in excluded_kinds)
+    p_by_kind, max_p = {}, 0.0
+    for place, (value, kind_number) in enumerate(tests):
+        max_p = max(max_p, min(1.0, (len(tests) - place) * value))
+        p_by_kind[kind_number] = max_p
+    return [p_by_kind.get(kind_number, nan) for kind_number in kind]
 
 
-def enough(mean, deviation, tests):
-    """The fewest seeds at which both a sign test and the normal approximation would pass after Bonferroni."""
+def count_required_seeds(mean, deviation, tests):
+    """Return the fewest seeds that pass a sign test and a normal approximation, both after Bonferroni."""
     if abs(mean) < 1e-12:
         return nan
     n = max(2, int(((stats.norm.isf(0.025 / tests) * deviation / mean) ** 2) // 1))

@@ -1,4 +1,4 @@
-"""The tables of statistics, recomputed from scores.parquet and docs/statistics.md with nothing of cfeval."""
+"""Recompute the tables of statistics from scores.parquet and docs/statistics.md, without code of cfeval."""
 
 from functools import cache
 from itertools import combinations, permutations
@@ -8,241 +8,255 @@ import numpy as np
 
 from tests.independent.recomputation import (
     SUBSETS,
-    Ranked,
-    agreements_of,
-    bounds_of,
-    counted,
-    extremes,
-    generator,
-    orders,
+    ExplainerRankings,
+    compare_pairs,
+    compute_interval,
+    find_extremes,
+    find_used_instances,
+    list_agreements,
+    make_generator,
+    score_all_sets,
 )
-from tests.independent.recomputation import between as ends_of
 
-LEAST = 30  # instances that an interval needs
+MIN_INSTANCES = 30  # instances that an interval needs
 
 
-class Tables(Ranked):
-    """Values and resamples of a run, and who is ranked by whom."""
+class Tables(ExplainerRankings):
+    """Values, resamples and rankings of a run."""
 
     def __init__(self, run):
-        super().__init__(run, run.drawn)
+        super().__init__(run, run.draws)
         self.record, self.level, self.scores = run.record, run.settings["confidence"], run.stored_scores
-        self.some = counted(run, self.scores)
+        self.used_instances = find_used_instances(run, self.scores)
         self.roles = {name: facts["role"] for name, facts in self.record["metrics"].items()}
-        self.pairs = list(dict.fromkeys(key[:2] for key in self.drawn))
-        self.judged = [pair for pair in self.pairs if self.roles[pair[0]] == "judged"]
-        self.known = {}
+        self.pairs = list(dict.fromkeys(key[:2] for key in self.draws))
+        self.judged_pairs = [pair for pair in self.pairs if self.roles[pair[0]] == "judged"]
+        self.cache = {}
 
-    def places(self, one, names):
-        """Ranks (E, 1 + B) of the explainers."""
-        if (one, names) not in self.known:
-            self.known[one, names] = places(self.side(one, names))
-        return self.known[one, names]
+    def get_ranks(self, metric, names):
+        """Return ranks (E, 1 + B) of the explainers."""
+        if (metric, names) not in self.cache:
+            self.cache[metric, names] = compute_ranks(self.get_oriented_values(metric, names))
+        return self.cache[metric, names]
 
-    def enough(self, pair, names):
-        """Whether each explainer is scored on as many instances as an interval needs."""
-        return all(len(self.some[*pair, name]) >= LEAST for name in names)
+    def has_enough_instances(self, pair, names):
+        """Return whether each explainer has enough instances for an interval."""
+        return all(len(self.used_instances[*pair, name]) >= MIN_INSTANCES for name in names)
 
-    def ends(self, draws, enough=True):
-        """Both ends of an interval, and the standard error."""
+    def compute_interval(self, draws, is_sufficient=True):
+        """Return both ends of an interval, and the standard error."""
         draws = draws[~np.isnan(draws)]
-        if not enough or not len(draws):
+        if not is_sufficient or not len(draws):
             return nan, nan, nan
-        return *ends_of(draws, self.level), np.std(draws, ddof=1)
+        return *compute_interval(draws, self.level), np.std(draws, ddof=1)
 
 
-def places(values):
-    """Ranks from 1, the best first, of values of which the larger is the better (E, …): ties share their places."""
+def compute_ranks(values):
+    """Return ranks from 1 for the largest of values (E, …); ties share the mean rank."""
     values = np.array(values)
     a, b = values[:, None], values[None]
     with np.errstate(invalid="ignore"):
-        before = np.where(np.abs(b - a) <= 1e-12 * np.maximum(np.maximum(abs(a), abs(b)), 1e-3), 0.5, b > a)
-    return before.sum(axis=1) + 0.5
+        comparisons = np.where(np.abs(b - a) <= 1e-12 * np.maximum(np.maximum(abs(a), abs(b)), 1e-3), 0.5, b > a)
+    return comparisons.sum(axis=1) + 0.5
 
 
-def spearman(tables, a, b, names, most=None):
-    """ρ (1 + B,) on average ranks; none where one side is all tied."""
-    missing = sum(np.sum(tables.side(one, names), axis=0)[:most] for one in (a, b))
-    a, b = (tables.places(one, names)[:, :most] - (len(names) + 1) / 2 for one in (a, b))
+def compute_spearman(tables, a, b, names, n_draws=None):
+    """Return ρ (1 + B,) of average ranks; NaN if one ranking is all tied."""
+    missing = sum(np.sum(tables.get_oriented_values(metric, names), axis=0)[:n_draws] for metric in (a, b))
+    a, b = (tables.get_ranks(metric, names)[:, :n_draws] - (len(names) + 1) / 2 for metric in (a, b))
     below = np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where((below > 0) & ~np.isnan(missing), (a * b).sum(axis=0) / below, nan)
 
 
-def by_chance(ranks, truth):
-    """The shares of all orders of the truth whose τ, and whose ρ, with some ranks is at least the real one."""
-    orders = np.array(list(permutations(range(len(ranks)))))
-    a, b = np.array(ranks), np.array(truth)[orders]  # the first order is the real one
+def compute_p_values(ranks, truth):
+    """Return the shares of all orders of the truth with at least the observed τ, and ρ."""
+    truth_orders = np.array(list(permutations(range(len(ranks)))))
+    a, b = np.array(ranks), np.array(truth)[truth_orders]  # the first order is the real one
     pairs = list(combinations(range(len(a)), 2))
     taus = sum(np.sign(a[i] - a[j]) * np.sign(b[:, i] - b[:, j]) for i, j in pairs)
     rhos = (b - b.mean(axis=1, keepdims=True)) @ (a - a.mean())
-    shares = [np.mean(told >= told[0] - 1e-9) for told in (taus, rhos)]
+    shares = [np.mean(coefficients >= coefficients[0] - 1e-9) for coefficients in (taus, rhos)]
     return shares[0], nan if np.ptp(a) == 0 or np.ptp(b) == 0 else shares[1]
 
 
-def correlations(tables):
-    """{(metric, variant, truth, agreement, subset): figures} that agreements() has not: errors, ρ and p."""
-    found, known = {}, {}
-    for metric, variant, reference, agreement in agreements_of(tables.record, tables.drawn):
+def compute_correlations(tables):
+    """Return {(metric, variant, truth, agreement, subset): standard errors, ρ and p}."""
+    results, p_by_ranks = {}, {}
+    for metric, variant, reference, agreement in list_agreements(tables.record, tables.draws):
         pair, truth = (metric, variant), (agreement, reference)
         for subset in SUBSETS:
-            names = tables.list_ranked(pair, truth, subset)
+            names = tables.list_common_explainers(pair, truth, subset)
             if len(names) < 2:
                 continue
-            line = found[metric, variant, reference, agreement, subset] = {}
-            ranks = [tuple(tables.places(one, names)[:, 0]) for one in (pair, truth)]
-            line["tau_se"] = tables.ends(tables.tau(pair, truth, subset)[1:], tables.enough(pair, names))[2]
-            if tuple(ranks) not in known:
-                known[tuple(ranks)] = by_chance(*ranks)
-            line["p_tau"], p_rho = known[tuple(ranks)]
+            line = results[metric, variant, reference, agreement, subset] = {}
+            ranks = [tuple(tables.get_ranks(metric, names)[:, 0]) for metric in (pair, truth)]
+            line["tau_se"] = tables.compute_interval(
+                tables.tau(pair, truth, subset)[1:], tables.has_enough_instances(pair, names)
+            )[2]
+            if tuple(ranks) not in p_by_ranks:
+                p_by_ranks[tuple(ranks)] = compute_p_values(*ranks)
+            line["p_tau"], p_rho = p_by_ranks[tuple(ranks)]
             if subset == "all":
-                rho = spearman(tables, pair, truth, names)
-                ends = tables.ends(rho[1:], tables.enough(pair, names) and not np.isnan(rho[0]))
+                rho = compute_spearman(tables, pair, truth, names)
+                ends = tables.compute_interval(
+                    rho[1:], tables.has_enough_instances(pair, names) and not np.isnan(rho[0])
+                )
                 line |= {"rho": rho[0], "rho_low": ends[0], "rho_high": ends[1], "rho_se": ends[2], "p_rho": p_rho}
-    return found
+    return results
 
 
-def intervals(tables):
-    """{(metric, variant, explainer): value_low, value_high, value_se and rank}, of explainers that are no rungs."""
-    found = {}
+def compute_intervals(tables):
+    """Return {(metric, variant, explainer): value_low, value_high, value_se and rank} without graded controls."""
+    results = {}
     for pair in tables.pairs:
-        names = tables.list_ranked(pair, pair)
-        ranks = tables.places(pair, names)[:, 0]
+        names = tables.list_common_explainers(pair, pair)
+        ranks = tables.get_ranks(pair, names)[:, 0]
         better = tables.record["metrics"][pair[0]]["better"] != "none"
         for name, rank in zip(names, ranks, strict=True):
-            draws = tables.drawn[*pair, name]
-            ends = tables.ends(draws[1:], len(tables.some[*pair, name]) >= LEAST)
-            told = dict(zip(("value_low", "value_high", "value_se"), ends, strict=True))
-            found[*pair, name] = told | {"rank": rank if better else nan}
-    return found
+            draws = tables.draws[*pair, name]
+            ends = tables.compute_interval(draws[1:], len(tables.used_instances[*pair, name]) >= MIN_INSTANCES)
+            ends = dict(zip(("value_low", "value_high", "value_se"), ends, strict=True))
+            results[*pair, name] = ends | {"rank": rank if better else nan}
+    return results
 
 
-def differences(tables):
-    """{(truth, agreement, subset, metric, variant, other metric, other variant): figures} of differences.csv."""
-    found = {}
+def compute_differences(tables):
+    """Return the figures of differences.csv by truth, agreement, subset and two metrics."""
+    results = {}
     for agreement, reference in (pair for pair in tables.pairs if tables.roles[pair[0]] == "truth"):
-        defined = [pair for pair in tables.judged if tables.tau(pair, (agreement, reference)) is not None]
+        ranked_pairs = [pair for pair in tables.judged_pairs if tables.tau(pair, (agreement, reference)) is not None]
         for subset in SUBSETS:
-            for key, figures in compared(tables, defined, (agreement, reference), subset).items():
-                found[reference, agreement, subset, *key[0], *key[1]] = figures
-    return found
+            for key, figures in compare_metrics(tables, ranked_pairs, (agreement, reference), subset).items():
+                results[reference, agreement, subset, *key[0], *key[1]] = figures
+    return results
 
 
-def compared(tables, pairs, truth, subset):
-    """{(one, other): figures}, the larger τ over all explainers first."""
-    gaps, found = {}, {}
-    taken = {one: tables.tau(one, truth, subset) for one in pairs}
+def compare_metrics(tables, pairs, truth, subset):
+    """Return {(metric, other metric): figures}, with the larger τ over all explainers first."""
+    tested_lines, results = {}, {}
+    tau_by_metric = {metric: tables.tau(metric, truth, subset) for metric in pairs}
     # to the bit, but for the sign of zero and what stands for nothing
-    exact = {one: (np.where(np.isnan(tau), nan, tau) + 0.0).tobytes() for one, tau in taken.items() if tau is not None}
+    exact = {
+        metric: (np.where(np.isnan(tau), nan, tau) + 0.0).tobytes()
+        for metric, tau in tau_by_metric.items()
+        if tau is not None
+    }
     for a, b in combinations(pairs, 2):
         if tables.tau(b, truth)[0] > tables.tau(a, truth)[0]:
             a, b = b, a
-        names = [tables.list_ranked(one, truth, subset) for one in (a, b)]
-        taus = [taken[a], taken[b]]
+        names = [tables.list_common_explainers(metric, truth, subset) for metric in (a, b)]
+        taus = [tau_by_metric[a], tau_by_metric[b]]
         line = dict.fromkeys(("difference", "low", "high", "p", "p_holm"), nan) | {"same": False}
-        found[a, b] = line
-        enough = tables.enough(a, names[0]) and tables.enough(b, names[1])
-        if names[0] != names[1] or taus[0] is None or not enough:
+        results[a, b] = line
+        is_sufficient = tables.has_enough_instances(a, names[0]) and tables.has_enough_instances(b, names[1])
+        if names[0] != names[1] or taus[0] is None or not is_sufficient:
             continue
         gap = taus[0] - taus[1]
         line |= {"difference": gap[0], "same": exact[a] == exact[b]}
         draws = gap[1:][~np.isnan(gap[1:])]
-        line["low"], line["high"], _ = tables.ends(gap[1:])
+        line["low"], line["high"], _ = tables.compute_interval(gap[1:])
         sides = min((draws <= 0).sum(), (draws >= 0).sum())
         line["p"] = min(1.0, 2 * (1 + sides) / (len(draws) + 1))
         line["p_holm"] = 1.0
-        gaps[a, b] = line
-    kinds = {one: (tables.list_ranked(one, truth, subset), tau) for one, tau in exact.items()}  # one hypothesis each
+        tested_lines[a, b] = line
+    kind_by_metric = {
+        metric: (tables.list_common_explainers(metric, truth, subset), tau) for metric, tau in exact.items()
+    }  # one hypothesis each
     tests = {}
-    for (a, b), line in gaps.items():
+    for (a, b), line in tested_lines.items():
         if not line["same"]:
-            tests.setdefault(frozenset((kinds[a], kinds[b])), []).append(line)
-    largest = 0.0
-    ordered = sorted(tests.values(), key=lambda lines: lines[0]["p"])
-    for place, lines in enumerate(ordered):
-        largest = max(largest, min(1.0, (len(ordered) - place) * lines[0]["p"]))
+            tests.setdefault(frozenset((kind_by_metric[a], kind_by_metric[b])), []).append(line)
+    max_p = 0.0
+    sorted_tests = sorted(tests.values(), key=lambda lines: lines[0]["p"])
+    for place, lines in enumerate(sorted_tests):
+        max_p = max(max_p, min(1.0, (len(sorted_tests) - place) * lines[0]["p"]))
         for line in lines:
-            line["p_holm"] = largest
-    return found
+            line["p_holm"] = max_p
+    return results
 
 
-def by_instance(tables):
-    """{(metric, variant, truth, agreement, subset): figures} of instance_agreement.csv."""
-    times, found = resamples(tables), {}
+def compute_instance_agreement(tables):
+    """Return {(metric, variant, truth, agreement, subset): figures} of instance_agreement.csv."""
+    times, results = draw_resamples(tables), {}
 
     @cache
-    def by_scores(pair, names):
-        """Who is above whom by their scores of each instance (pairs, N)."""
+    def compare_scores(pair, names):
+        """Compare pairs of explainers by their scores of each instance (pairs, N)."""
         ids = list(tables.run.rows)
-        return orders([np.array([score(tables, (*pair, name), i) for i in ids]) for name in names])
+        return compare_pairs([np.array([score(tables, (*pair, name), i) for i in ids]) for name in names])
 
-    for metric, variant, reference, agreement in agreements_of(tables.record, tables.drawn):
+    for metric, variant, reference, agreement in list_agreements(tables.record, tables.draws):
         sign = -1 if tables.record["metrics"][metric]["better"] == "lower" else 1
         for subset in SUBSETS:
             names = tuple(name for name in tables.names if subset == "all" or not tables.controls[name])
             if len(names) < 2:
                 continue
-            a, b = by_scores((metric, variant), names), by_scores((agreement, reference), names)
-            both = ~np.isnan(a) & ~np.isnan(b)
-            pairs, told = both.sum(axis=0), (both & (b != 0)).sum(axis=0)
-            gains = sign * np.where(both, a * b, 0).sum(axis=0)
-            there = pairs > 0
-            if not there.any():
+            a, b = compare_scores((metric, variant), names), compare_scores((agreement, reference), names)
+            have_values = ~np.isnan(a) & ~np.isnan(b)
+            pairs, n_ordered = have_values.sum(axis=0), (have_values & (b != 0)).sum(axis=0)
+            gains = sign * np.where(have_values, a * b, 0).sum(axis=0)
+            has_pairs = pairs > 0
+            if not has_pairs.any():
                 continue
-            taus = np.where(there, gains / np.maximum(pairs, 1), 0.0)
-            line = found[metric, variant, reference, agreement, subset] = {}
-            for name, above, below in (("tau", taus, there.astype(float)), ("d", gains, told)):
+            taus = np.where(has_pairs, gains / np.maximum(pairs, 1), 0.0)
+            line = results[metric, variant, reference, agreement, subset] = {}
+            for name, above, below in (("tau", taus, has_pairs.astype(float)), ("d", gains, n_ordered)):
                 with np.errstate(invalid="ignore", divide="ignore"):
                     draws = (times @ above) / (times @ below)
                     line[name] = above.sum() / below.sum()
-                ends = tables.ends(draws, there.sum() >= LEAST)
+                ends = tables.compute_interval(draws, has_pairs.sum() >= MIN_INSTANCES)
                 line[f"{name}_low"], line[f"{name}_high"] = ends[:2]
-            line |= {"instances": there.sum(), "ordered": (told > 0).sum()}
-    return found
+            line |= {"instances": has_pairs.sum(), "ordered": (n_ordered > 0).sum()}
+    return results
 
 
 def score(tables, key, i):
-    """One instance's, if it counts."""
-    if key not in tables.drawn or i not in tables.some[key] or not tables.scores[key][i][1]:
+    """Return the score of an instance; NaN if the value does not use it."""
+    if key not in tables.draws or i not in tables.used_instances[key] or not tables.scores[key][i][1]:
         return nan
     above, below = tables.scores[key][i]
     return above / below
 
 
-def resamples(tables):
-    """How often each resample (B, N) has each instance: the first 2,000 if the run was to draw what it takes."""
+def draw_resamples(tables):
+    """Count each instance in each resample (B, N): the first 2,000 resamples if their number is automatic."""
     size = len(tables.run.rows)
-    rng = generator(tables.run.settings["seed"], "bootstrap", None)
-    drawn = rng.integers(0, size, (tables.record["resampled"], size))
-    drawn = drawn[:2000] if tables.run.settings["resamples"] == "auto" else drawn
-    return np.stack([np.bincount(row, minlength=size) for row in drawn]).astype(float)
+    rng = make_generator(tables.run.settings["seed"], "bootstrap", None)
+    positions = rng.integers(0, size, (tables.record["resampled"], size))
+    positions = positions[:2000] if tables.run.settings["resamples"] == "auto" else positions
+    return np.stack([np.bincount(row, minlength=size) for row in positions]).astype(float)
 
 
-def between(tables):
-    """{(metric, variant, other metric, other variant): figures} of metric_agreement.csv."""
-    found = {}
-    most = 2001 if tables.run.settings["resamples"] == "auto" else None
-    for a, b in combinations(tables.judged, 2):
-        names = tables.list_ranked(a, b)
-        if len(names) < 2 or np.isnan(spearman(tables, a, b, names, most=1)[0]):
+def compute_metric_agreement(tables):
+    """Return {(metric, variant, other metric, other variant): figures} of metric_agreement.csv."""
+    results = {}
+    n_draws = 2001 if tables.run.settings["resamples"] == "auto" else None
+    for a, b in combinations(tables.judged_pairs, 2):
+        names = tables.list_common_explainers(a, b)
+        if len(names) < 2 or np.isnan(compute_spearman(tables, a, b, names, n_draws=1)[0]):
             continue
         tau = tables.tau(a, b)
-        ends = tables.ends(tau[1:most], tables.enough(a, names) and tables.enough(b, names))
-        found[*a, *b] = {"explainers": len(names), "tau": tau[0], "tau_low": ends[0], "tau_high": ends[1]}
-    return found
+        ends = tables.compute_interval(
+            tau[1:n_draws], tables.has_enough_instances(a, names) and tables.has_enough_instances(b, names)
+        )
+        results[*a, *b] = {"explainers": len(names), "tau": tau[0], "tau_low": ends[0], "tau_high": ends[1]}
+    return results
 
 
-def standing(tables):
-    """{(metric, variant, explainer): place} between the worst and the best on the instances that count."""
-    sets, found = bounds_of(tables.run), {}
+def compute_normalised_values(tables):
+    """Return {(metric, variant, explainer): normalised value}, 0 for the worst and 1 for the best possible."""
+    sets, results = score_all_sets(tables.run), {}
     for (metric, variant, name), part in tables.scores.items():
-        if (metric, variant) not in sets or (metric, variant, name) not in tables.drawn:
+        if (metric, variant) not in sets or (metric, variant, name) not in tables.draws:
             continue
-        mine = [i for i in part if i in tables.some[metric, variant, name] and i in sets[metric, variant]]
-        below = sum(part[i][1] for i in mine)
-        if not mine or not below:
+        instances = [
+            i for i in part if i in tables.used_instances[metric, variant, name] and i in sets[metric, variant]
+        ]
+        below = sum(part[i][1] for i in instances)
+        if not instances or not below:
             continue
-        _, worst, best, _, _ = extremes(metric, {i: sets[metric, variant][i] for i in mine})
-        value = sum(part[i][0] for i in mine) / below
-        found[metric, variant, name] = (value - worst) / (best - worst) if abs(best - worst) > 1e-9 else nan
-    return found
+        _, worst, best, _, _ = find_extremes(metric, {i: sets[metric, variant][i] for i in instances})
+        value = sum(part[i][0] for i in instances) / below
+        results[metric, variant, name] = (value - worst) / (best - worst) if abs(best - worst) > 1e-9 else nan
+    return results

@@ -15,9 +15,9 @@ from tests.independent.comparison import check_bounds, check_run, check_tables
 
 ALL_EXPLAINERS = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
-TRAINED = ("model.learning_rate.text=0.03", "model.max_epochs=6")  # as accurate as the default, in fewer epochs
-FEW = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=6")
-ADDITIVE = ("model=additive", "model.bags=2", "model.max_rounds=100")  # which takes half the time
+FAST_TRAINING = ("model.learning_rate.text=0.03", "model.max_epochs=6")  # as accurate as the default, in fewer epochs
+SMALL = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=6")
+ADDITIVE = ("model=additive", "model.bags=2", "model.max_rounds=100")  # half the time of the default
 NO_LR = ("explainer=[random,omission,decision_boundary]", "n_explain=6", "truth.shapley.budget=1000000")
 FOREST = ("model=estimator", "model.estimator._target_=sklearn.ensemble.RandomForestClassifier",
           "+model.estimator.n_estimators=3", "+model.estimator.max_depth=3")  # fmt: skip
@@ -29,8 +29,8 @@ def test_all_explainers_and_metrics(toy, make_run):
     values = check_run(folder)
     assert values["recall", "shapley", "lr"] == 1.0 and values["hit", "shapley", "lr"] == 1.0
     metrics = "comprehensiveness sufficiency dfr validity proximity c validity_soft c_soft recall hit coverage"
-    more = {"proximity_flips", "pgi", "naopc", "edits_to_flip"}
-    assert {metric for metric, _, _ in values} == {*metrics.split(), *more}
+    other_metrics = {"proximity_flips", "pgi", "naopc", "edits_to_flip"}
+    assert {metric for metric, _, _ in values} == {*metrics.split(), *other_metrics}
     lines = pd.read_csv(folder / "metrics.csv")
     assert (lines["own_n"] > lines["n"]).any()  # otherwise common support would not be tested
     check_bounds(folder)
@@ -38,8 +38,8 @@ def test_all_explainers_and_metrics(toy, make_run):
 
 
 def get_prediction_function(data, *overrides, seed=0):
-    """The model of such a run, trained again: what somebody has whose model is in no folder."""
-    plan = inside.make_plan(*data.arguments[2:], *overrides, folder=data.folder / "conf")
+    """Train the model of a run again, and return its prediction function."""
+    plan = inside.planned(*data.arguments[2:], *overrides, folder=data.folder / "conf")
     model = plan.model.fit(plan.dataset.load(plan.settings.data_dir, seed), seed)
     return lambda codes: model.predict_proba(codes.astype(np.int32))
 
@@ -58,25 +58,25 @@ def get_prediction_function(data, *overrides, seed=0):
         ),
         ("removal=[zero,mean,marginal]", "metric=field", "k=2", "seed=4"),
     ],
-    ids=lambda arguments: " ".join(one for one in arguments if one not in ADDITIVE[1:])[:50],
+    ids=lambda arguments: " ".join(argument for argument in arguments if argument not in ADDITIVE[1:])[:50],
 )
 def test_models_stored_in_the_run_folder(toy, make_run, arguments):
-    few = NO_LR if "model=tree" in arguments else FEW
-    folder = make_run(toy, *few, *arguments)
+    explainers = NO_LR if "model=tree" in arguments else SMALL
+    folder = make_run(toy, *explainers, *arguments)
     run = recomputation.Run(folder)
-    assert not any(recomputation.beyond(run)(*pair) for pair in list_metrics(folder))
+    assert not any(recomputation.make_exclusion_test(run)(*pair) for pair in list_metrics(folder))
     check_run(folder)
     if "bounds=20" in arguments:
         check_bounds(folder)
 
 
 def list_metrics(folder):
-    """Metric and variant of all that has a value."""
+    """Return metrics and variants that have a value."""
     metrics = pd.read_csv(folder / "metrics.csv")
     return set(metrics.loc[metrics["value"].notna(), ["metric", "variant"]].itertuples(index=False, name=None))
 
 
-def test_model_that_is_only_evaluated(toy, make_run):
+def test_model_given_as_a_function(toy, make_run):
     arguments = (*FOREST, "metric=core", "bounds=20", "explainer_stability=4")
     folder = make_run(toy, *NO_LR, *arguments)
     assert json.loads((folder / "run.json").read_text())["truths"]["shapley"]["method"].startswith("exact")
@@ -89,9 +89,9 @@ def test_model_that_is_only_evaluated(toy, make_run):
 def test_metrics_that_follow_from_the_run_folder_without_the_model(toy, make_run):
     folder = make_run(toy, *NO_LR, *FOREST, "metric=core", "bounds=20", "explainer_stability=4")
     values = check_run(folder)
-    beyond = recomputation.beyond(recomputation.Run(folder))
-    left = {metric for metric, variant, _ in values if not beyond(metric, variant)}
-    assert left == {
+    is_excluded = recomputation.make_exclusion_test(recomputation.Run(folder))
+    computable = {metric for metric, variant, _ in values if not is_excluded(metric, variant)}
+    assert computable == {
         "validity", "validity_soft", "proximity", "proximity_flips", "c", "c_soft", "recall", "hit", "coverage",
     }  # fmt: skip
 
@@ -114,43 +114,39 @@ def test_three_classes(toy, make_run, tmp_path):
 
 def test_numbers_with_constraints(loans, make_run):
     constraints = ("+dataset.immutable=[home]", "+dataset.only={age: up}")
-    few = ("explainer=[random,omission]", "n_explain=6", "truth.shapley.budget=1000000")
-    values = check_run(make_run(loans, *few, *constraints, "model=tree", "metric=field", "k=2"))
+    explainers = ("explainer=[random,omission]", "n_explain=6", "truth.shapley.budget=1000000")
+    values = check_run(make_run(loans, *explainers, *constraints, "model=tree", "metric=field", "k=2"))
     assert any(metric == "fixed" for metric, _, _ in values)
 
 
 def test_run_folder_without_training_rows(toy, make_run):
-    folder = make_run(toy, *FEW, "metric=core", "training=359")  # of 480
+    folder = make_run(toy, *SMALL, "metric=core", "training=359")  # of 480
     assert not (folder / "training.parquet").exists()
     assert "training.parquet" not in validation.read_verified_record(folder).files
     values = check_run(folder)
-    beyond = recomputation.beyond(recomputation.Run(folder))
-    assert {variant for metric, variant, _ in values if beyond(metric, variant)} == {"marginal"}
-    assert (make_run(toy, *FEW, "metric=[recall]", "training=480") / "training.parquet").exists()
+    is_excluded = recomputation.make_exclusion_test(recomputation.Run(folder))
+    assert {variant for metric, variant, _ in values if is_excluded(metric, variant)} == {"marginal"}
+    assert (make_run(toy, *SMALL, "metric=[recall]", "training=480") / "training.parquet").exists()
 
 
 def test_correlations_over_seeds(toy, make_run, tmp_path):
     # rules have no order, so that not all metrics rank the same explainers
-    few = ("explainer=[random,omission,anchor,decision_boundary,lr]", "n_explain=35", "reparametrisations=1")
-    few += ("model.max_epochs=100",)  # after fewer some τ are so nearly the same that Student's test is unsure
-    few += ("metric=[comprehensiveness,aopc,edits_to_flip,validity,validity_soft,c,recall,hit]",)
-    folders = [make_run(toy, *few, f"seed={seed}") for seed in range(3)]
+    settings = ("explainer=[random,omission,anchor,decision_boundary,lr]", "n_explain=35", "reparametrisations=1")
+    settings += ("model.max_epochs=100",)  # after fewer some τ are so nearly the same that Student's test is unsure
+    settings += ("metric=[comprehensiveness,aopc,edits_to_flip,validity,validity_soft,c,recall,hit]",)
+    folders = [make_run(toy, *settings, f"seed={seed}") for seed in range(3)]
     gather(folders, tmp_path)
-    told = pd.read_csv(tmp_path / "seeds_correlations.csv")
-    told = told[(told["coefficient"] != "rho") & (told["agreement"] == "recall")]
-    found = recomputation.seeds(folders)
+    stored = pd.read_csv(tmp_path / "seeds_correlations.csv")
+    stored = stored[(stored["coefficient"] != "rho") & (stored["agreement"] == "recall")]
+    recomputed = recomputation.aggregate_seeds(folders)
     keys = ["metric", "variant", "truth", "subset"]
-    assert {tuple(line[name] for name in keys) for line in told.to_dict("records")} == set(found)
-    for line in told.to_dict("records"):
-        figures = found[tuple(line[name] for name in keys)]
+    assert {tuple(line[name] for name in keys) for line in stored.to_dict("records")} == set(recomputed)
+    for line in stored.to_dict("records"):
+        figures = recomputed[tuple(line[name] for name in keys)]
         for name in ("seeds", "mean", "deviation", "within", "between", *COLUMNS, "not_identifiable"):
             expected = pytest.approx(figures.get(name, np.nan), rel=1e-6, abs=1e-9, nan_ok=True)
             assert line[name] == expected, (line, name)
-    assert (
-        told["p_holm"].notna().sum() > 30
-        and (told["not_identifiable"] > 0).any()
-        and (told["not_identifiable"] == 0).any()
-    )
+    assert stored["p_holm"].notna().sum() > 30 and (stored["not_identifiable"] > 0).any() and (stored["not_identifiable"] == 0).any()
 
 
 @pytest.mark.parametrize(
@@ -166,11 +162,11 @@ def test_correlations_over_seeds(toy, make_run, tmp_path):
     ids=" ".join,
 )
 def test_other_settings(toy, make_run, arguments):
-    slow = {"metric=field", "search.max_batch_rows=7"} & set(arguments)
-    many = 6 if slow else 31  # so that there are intervals
-    folder = make_run(toy, "explainer=[random,omission,decision_boundary,lr]", f"n_explain={many}", *arguments)
+    is_slow = {"metric=field", "search.max_batch_rows=7"} & set(arguments)
+    n_instances = 6 if is_slow else 31  # so that there are intervals
+    folder = make_run(toy, "explainer=[random,omission,decision_boundary,lr]", f"n_explain={n_instances}", *arguments)
     values = check_run(folder)
-    if "k=1" in arguments and not slow:
+    if "k=1" in arguments and not is_slow:
         lines = pd.read_csv(folder / "correlations.csv")
         assert lines.loc[lines["subset"] == "without_controls", "tau_low"].notna().any()
     if "bounds=2000" in arguments:
@@ -184,11 +180,11 @@ def test_other_settings(toy, make_run, arguments):
 
 
 def test_numbers(loans, make_run):
-    few = ("n_explain=10", "k=2", "reparametrisations=1", "metric=core")
-    check_run(make_run(loans, ALL_EXPLAINERS, *FAST, *few))
-    moved = make_run(loans, "explainer=[lr]", "search=continuous", "search.steps=100", "n_explain=8")
-    check_run(moved)
-    assert pd.read_parquet(moved / "counterfactuals.parquet")["vectors"].notna().all()
+    settings = ("n_explain=10", "k=2", "reparametrisations=1", "metric=core")
+    check_run(make_run(loans, ALL_EXPLAINERS, *FAST, *settings))
+    folder = make_run(loans, "explainer=[lr]", "search=continuous", "search.steps=100", "n_explain=8")
+    check_run(folder)
+    assert pd.read_parquet(folder / "counterfactuals.parquet")["vectors"].notna().all()
 
 
 @pytest.mark.parametrize(
@@ -208,14 +204,17 @@ def test_numbers(loans, make_run):
     ids=lambda a: " ".join(a[-2:]),
 )
 def test_texts(toy_text, make_run, arguments):
-    few = ["explainer=[random,omission,decision_boundary,lr]"] if ALL_EXPLAINERS not in arguments else FAST
-    moved, fewer = "search=continuous" in arguments, "dataset.search_words=6" in arguments
-    folder = make_run(toy_text, *few, *TRAINED, "n_explain=10", *arguments)
-    values, told = check_run(folder), (folder / "tables.md").read_text() if moved or fewer else ""
-    assert ("6 words to search among" in told) == fewer
+    explainers = ["explainer=[random,omission,decision_boundary,lr]"] if ALL_EXPLAINERS not in arguments else FAST
+    has_moved_embeddings, has_search_words = "search=continuous" in arguments, "dataset.search_words=6" in arguments
+    folder = make_run(toy_text, *explainers, *FAST_TRAINING, "n_explain=10", *arguments)
+    values, text = (
+        check_run(folder),
+        (folder / "tables.md").read_text() if has_moved_embeddings or has_search_words else "",
+    )
+    assert ("6 words to search among" in text) == has_search_words
     assert ("comprehensiveness", "mask", "lr") in values and values["recall", "shapley", "lr"] == 1.0
-    if moved:
-        assert values["converged", "gradient", "lr"] > 0.95 and "Converged (gradient)" in told
+    if has_moved_embeddings:
+        assert values["converged", "gradient", "lr"] > 0.95 and "Converged (gradient)" in text
     if "search=exact" in arguments:
         assert all(value == 1.0 for (metric, _, _), value in values.items() if metric == "validity")
     instances = pd.read_parquet(folder / "instances.parquet")
