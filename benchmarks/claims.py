@@ -28,8 +28,8 @@ VALIDITY_SOFT = ("validity_soft", "probability")
 
 def compute_interval(values: np.ndarray) -> tuple[float, float, float]:
     """Return the mean with the ends of its t-interval."""
-    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return values.mean(), values.mean() - half, values.mean() + half
+    half_width = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return values.mean(), values.mean() - half_width, values.mean() + half_width
 
 
 def write_interval(values: np.ndarray, digits: int = 2) -> str:
@@ -45,10 +45,10 @@ def average_by_data_set(cells: pd.Series) -> np.ndarray:
     return cells.to_numpy(float)
 
 
-def write_lead(rows: pd.DataFrame, first: tuple[str, str], second: tuple[str, str]) -> str:
+def write_lead(rows: pd.DataFrame, metric: tuple[str, str], baseline: tuple[str, str]) -> str:
     """Return how much larger the τ of one metric is than that of another."""
     taus = rows.groupby([*CELL, "metric", "variant"])[TAU].mean().unstack(["metric", "variant"])
-    return write_interval(average_by_data_set((taus[first] - taus[second]).dropna()))
+    return write_interval(average_by_data_set((taus[metric] - taus[baseline]).dropna()))
 
 
 def write_atlas_statements(rows: pd.DataFrame) -> str:
@@ -110,12 +110,12 @@ def write_regret_statements(regrets: pd.DataFrame) -> str:
             differences.append((name, question, k, circular, *compute_interval(gaps)))
     columns = ["strategy", "question", "k", "circular", "mean", "low", "high"]
     comparisons = pd.DataFrame(differences, columns=columns)
-    more = comparisons[comparisons["low"] > 0].groupby("strategy").size()
+    n_more = comparisons[comparisons["low"] > 0].groupby("strategy").size()
     totals = comparisons.groupby("strategy").size()
-    less = int((comparisons["high"] < 0).sum())
+    n_less = int((comparisons["high"] < 0).sum())
     is_repeated = (regrets["question"] == "change") & (regrets["circular"] == "drop")
-    other = regrets[(regrets["strategy"] == "other data") & ~is_repeated]
-    words = {
+    other_data = regrets[(regrets["strategy"] == "other data") & ~is_repeated]
+    titles = {
         "c_soft": "always C\\_soft (paper)",
         "chance": "chance",
         "mean rank": "mean rank over all metrics",
@@ -123,14 +123,14 @@ def write_regret_statements(regrets: pd.DataFrame) -> str:
         "other data": "best metric on judges of other data",
         "comprehensiveness": "always comprehensiveness",
     }
-    listed = "; ".join(f"{text} in {more.get(name, 0)} of {totals[name]} columns" for name, text in words.items())
+    counts = "; ".join(f"{text} in {n_more.get(name, 0)} of {totals[name]} columns" for name, text in titles.items())
     return (
         "- Significantly more regret than the metric-based ranking (the t-interval of the difference over data sets "
-        f"excludes 0): {listed}. Significantly less regret: {less} columns. Not corrected for {len(comparisons)} "
+        f"excludes 0): {counts}. Significantly less regret: {n_less} columns. Not corrected for {len(comparisons)} "
         "comparisons.\n"
-        f"- In {int((other['variant'] == 'del').sum())} of {len(other)} rows, the best metric on judges of other data "
-        "was a variant by `zero` (*del.*), which the metric-based ranking may not use. The two are not comparable "
-        "there. Whether a choice by judges is better is inconclusive.\n"
+        f"- In {int((other_data['variant'] == 'del').sum())} of {len(other_data)} rows, the best metric on judges of "
+        "other data was a variant by `zero` (*del.*), which the metric-based ranking may not use. The two are not "
+        "comparable there. Whether a choice by judges is better is inconclusive.\n"
     )
 
 
@@ -152,8 +152,8 @@ def main() -> None:
             print(f"{path.relative_to(DOCS.parent)}\n\n{text}")
             continue
         page = path.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        path.write_text(before + BEGIN + text + END + rest.partition(END)[2], encoding="utf-8")
+        text_before, _, text_after = page.partition(BEGIN)
+        path.write_text(text_before + BEGIN + text + END + text_after.partition(END)[2], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 CFEVAL = Path(sys.executable).with_name("cfeval")
 HEADER = ("process", "processor seconds (min–max)", "× import torch", "seconds by stage")
 SMALL = ("n_explain=20", "explainer=[random,omission]")
@@ -28,10 +28,10 @@ N_STAGES = 4  # shown
 
 def measure_seconds(command: list[str], folder: Path) -> tuple[float, float]:
     """Return the seconds of a process by the clock, and the processor seconds of it and its workers."""
-    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    begin, usage_before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    seconds, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    seconds, usage_after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime
 
 
 def describe_stages(run: Path, seconds: float) -> str:
@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("CFEVAL_DATA", "data")))
-    parser.add_argument("--out", type=Path, default=HERE / "fixed.md")
+    parser.add_argument("--out", type=Path, default=FOLDER / "fixed.md")
     options = parser.parse_args()
     data = f"data_dir={options.data.absolute()}"
     with tempfile.TemporaryDirectory() as name:
@@ -72,18 +72,23 @@ def main() -> None:
         for turn in range(options.rounds + 1):
             for number, (title, command) in enumerate(commands.items()):
                 run = folder / f"{turn}-{number}"
-                clock, spent = measure_seconds(
+                clock, processor_seconds = measure_seconds(
                     [*command, *([f"hydra.run.dir={run}"] if title in overrides else [])], folder
                 )
                 if turn:  # the first round fills the cache
-                    seconds[title].append(spent)
+                    seconds[title].append(processor_seconds)
                     stages[title] = describe_stages(run, clock) if title in overrides else ""
     torch = statistics.median(seconds["import torch"])
     rows = []
-    for title, spent in seconds.items():
-        median = statistics.median(spent)
+    for title, processor_seconds in seconds.items():
+        median = statistics.median(processor_seconds)
         rows.append(
-            (title, f"{median:.1f} ({min(spent):.1f}–{max(spent):.1f})", f"{median / torch:.1f}", stages[title])
+            (
+                title,
+                f"{median:.1f} ({min(processor_seconds):.1f}–{max(processor_seconds):.1f})",
+                f"{median / torch:.1f}",
+                stages[title],
+            )
         )
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "matplotlib", "pandas", "hydra-core"))
     lines = [

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 SETTINGS = ("explainer=[random,omission,lr]", "search=discrete", "bounds=0", "n_jobs=2", "cache=off", "figures=[]")
 HEAD = """\
@@ -26,48 +26,48 @@ split:
 """
 
 
-def config():
-    """Adults, with other people for the test split."""
-    text = (HERE.parent / "conf" / "dataset" / "adults.yaml").read_text()
-    for old, new in (
+def write_config():
+    """Return the config of Adults with another test split."""
+    text = (FOLDER.parent / "conf" / "dataset" / "adults.yaml").read_text()
+    for before_text, after_text in (
         ("name: adults\n", "name: adults_large\n"),
         ("balance: true\n", "balance: false\n"),
         ("split: [0.8, 0.1, 0.1]\n", SPLIT),
     ):
-        assert text.count(old) == 1
-        text = text.replace(old, new)
+        assert text.count(before_text) == 1
+        text = text.replace(before_text, after_text)
     return text
 
 
-def write(people, source, path):
-    """So many rows, each column of which is drawn from the real ones by itself."""
+def write_rows(people, source, path):
+    """Write a number of rows, each column drawn independently from the real data."""
     rng = random.Random(0)
     with source.open(encoding="utf-8") as file:
         rows = [[cell.strip() for cell in row] for row in csv.reader(file) if len(row) == 15]
     columns = list(zip(*rows, strict=True))
     with path.open("w", encoding="utf-8") as file:
         for start in range(0, people, 10_000):
-            some = min(10_000, people - start)
-            drawn = zip(*(rng.choices(column, k=some) for column in columns), strict=True)
-            file.writelines(", ".join(row) + "\n" for row in drawn)
+            n_rows = min(10_000, people - start)
+            drawn_rows = zip(*(rng.choices(column, k=n_rows) for column in columns), strict=True)
+            file.writelines(", ".join(row) + "\n" for row in drawn_rows)
 
 
-def measured(people, place):
-    """One run, in a process of its own."""
+def measure_run(people, place):
+    """Run in a process of its own, and return its figures."""
     (place / "conf" / "dataset").mkdir(parents=True)
     (place / "data").mkdir()
-    (place / "conf" / "dataset" / "adults_large.yaml").write_text(config())
+    (place / "conf" / "dataset" / "adults_large.yaml").write_text(write_config())
     source = Path(os.environ.get("CFEVAL_DATA", "data")) / "adult.data"
     (place / "data" / "adult.data").symlink_to(source.resolve())
-    write(people, source, place / "data" / "large.csv")
+    write_rows(people, source, place / "data" / "large.csv")
     command = [str(Path(sys.executable).parent / "cfeval"), "run", "--quiet", "--config-dir", str(place / "conf")]
     command += ["dataset=adults_large", f"data_dir={place / 'data'}", f"hydra.run.dir={place / 'run'}"]
-    busy, begun = os.getloadavg()[0], time.perf_counter()
+    busy, start = os.getloadavg()[0], time.perf_counter()
     process = subprocess.Popen([*command, *SETTINGS], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)  # with its workers, which it has waited for
+    _, status, usage = os.wait4(process.pid, 0)  # with its workers, which it has waited for
     if status:
         raise SystemExit(f"the run of {people:,} ended with {os.waitstatus_to_exitcode(status)}")
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     record = json.loads((place / "run" / "run.json").read_text())
     files = [path for path in (place / "run").rglob("*") if path.is_file()]
     page = place / "run" / "report.html"
@@ -75,37 +75,39 @@ def measured(people, place):
         "people": record["instances"],
         "busy": busy,
         "seconds": seconds,
-        "cpu": used.ru_utime + used.ru_stime,
-        "memory": used.ru_maxrss / 1024,  # of the largest process, to its end
+        "cpu": usage.ru_utime + usage.ru_stime,
+        "memory": usage.ru_maxrss / 1024,  # of the largest process, to its end
         "folder": sum(path.stat().st_size for path in files) / 1e6,
         "page": page.stat().st_size / 1e6 if page.exists() else float("nan"),
         "stages": record["stages"],
     }
 
 
-def line(row):
+def write_line(row):
     slowest = sorted(row["stages"], key=lambda entry: -entry["seconds"])[:4]
-    told = ", ".join(f"{entry['stage']} {entry['component']}".strip() + f" {entry['seconds']:.0f}" for entry in slowest)
+    stages = ", ".join(
+        f"{entry['stage']} {entry['component']}".strip() + f" {entry['seconds']:.0f}" for entry in slowest
+    )
     figures = (
         f"{row['seconds']:,.0f} | {row['cpu']:,.0f} | {row['memory']:,.0f} | {row['folder']:,.1f} | {row['page']:.2f}"
     )
-    return f"| {row['people']:,} | {figures} | {row['busy']:.1f} | {told} |"
+    return f"| {row['people']:,} | {figures} | {row['busy']:.1f} | {stages} |"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--out", type=Path, default=HERE / "large.md")
+    parser.add_argument("--out", type=Path, default=FOLDER / "large.md")
     options = parser.parse_args()
     lines = []
     for people in options.sizes:
         with tempfile.TemporaryDirectory(prefix="large-") as place:
-            lines.append(line(measured(people, Path(place))))
+            lines.append(write_line(measure_run(people, Path(place))))
         print(lines[-1], flush=True)
     text = (
         f"Made by `python benchmarks/large.py --sizes {' '.join(map(str, options.sizes))}`: `cfeval run "
         f"{' '.join(SETTINGS)}` on rows like those of Adults, each in a process of its own. {os.cpu_count()} cores; "
-        "*at work* are the processes that were so when it began. Memory is that of the largest process, what it has "
+        "*at work* is the load average at the start. Memory is that of the largest process, what it has "
         "read of its files included."
     )
     options.out.write_text("\n".join(["# Whole runs on many instances", "", text, "", HEAD, *lines]) + "\n")

@@ -16,8 +16,8 @@ from cfeval_cli.core import Access
 from cfeval_cli.pipeline.search import find_instances_with_features
 
 
-def oracle(alpha, size, length):
-    """The lowest value for each instance, by a grid and finer ones around its best."""
+def compute_optimum(alpha, size, length):
+    """Return the lowest value for each instance, by a grid that is refined around its best."""
     low, high = np.zeros(len(size)), np.full(len(size), alpha**0.5)
     for _ in range(4):
         t = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, 2001)
@@ -29,26 +29,26 @@ def oracle(alpha, size, length):
 
 
 def measure(dataset_name, k, kind):
-    context = prepared.study(dataset_name, "search=continuous", "explainer=[lr]", f"k={k}")
-    made, model = context.plan, context.model
+    context = prepared.create_study(dataset_name, "search=continuous", "explainer=[lr]", f"k={k}")
+    plan, model = context.plan, context.model
     codes = context.instances.codes
     if kind == "lr":
-        features = prepared.reference_features(context, k)
+        features = prepared.select_reference_features(context, k)
     else:
         rng = np.random.default_rng(0)
         features = np.stack(
             [np.pad(rng.permutation(np.flatnonzero(row >= 0))[:k], (0, k), constant_values=-1)[:k] for row in codes]
         )
     features = np.where((features < 0).any(axis=1)[:, None], -1, features)
-    used = find_instances_with_features(features)
-    found = prepared.find(context, "bench", features)[Access.GRADIENT]
-    named = features[used]
-    length = np.sqrt((model.weights[named] ** 2).sum(axis=(1, 2)))
-    best = oracle(made.search.alpha, np.abs(model.compute_logits(codes[used])), length)
-    reached = found.distance**2 + made.search.alpha * found.probability
-    within = (reached <= 1.01 * best).mean()
-    below = (reached < best - 1e-9 * made.search.alpha).sum()
-    return len(used), within, below, found.converged.mean(), found.flipped.mean()
+    rows = find_instances_with_features(features)
+    counterfactuals = prepared.find_counterfactuals(context, "bench", features)[Access.GRADIENT]
+    selected_features = features[rows]
+    length = np.sqrt((model.weights[selected_features] ** 2).sum(axis=(1, 2)))
+    best = compute_optimum(plan.search.alpha, np.abs(model.compute_logits(codes[rows])), length)
+    objective = counterfactuals.distance**2 + plan.search.alpha * counterfactuals.probability
+    share_within = (objective <= 1.01 * best).mean()
+    n_below = (objective < best - 1e-9 * plan.search.alpha).sum()
+    return len(rows), share_within, n_below, counterfactuals.converged.mean(), counterfactuals.flipped.mean()
 
 
 def main():
@@ -63,9 +63,9 @@ def main():
     for name in ("adults", "movie_reviews"):
         for k in (1, 2):
             for kind in ("lr", "random"):
-                n, within, below, converged, valid = measure(name, k, kind)
+                n, share_within, n_below, converged, valid = measure(name, k, kind)
                 shares = " | ".join(f"{x:.2%}" for x in (converged, valid))
-                row = f"| {name} | {k} | {kind} | {n:,} | {within:.2%} | {below} | {shares} |"
+                row = f"| {name} | {k} | {kind} | {n:,} | {share_within:.2%} | {n_below} | {shares} |"
                 lines.append(row)
                 print(row, flush=True)
     Path(sys.argv[1] if len(sys.argv) > 1 else "benchmarks/optimum.md").write_text("\n".join(lines) + "\n")

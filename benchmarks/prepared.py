@@ -12,45 +12,43 @@ from cfeval_cli.pipeline.search import find_instances_with_features, search_coun
 from cfeval_cli.settings import build, compose
 
 
-def plan(name, *overrides):
-    """The plan of `cfeval run dataset=name …`, in one process; CFEVAL_DATA names another data folder than data/."""
+def build_plan(name, *overrides):
+    """Return the plan of `cfeval run dataset=name …` in one process; CFEVAL_DATA is another data folder than data/."""
     with compose.open_packaged_configs():
-        alone = [] if any(text.startswith("n_jobs=") for text in overrides) else ["n_jobs=1", "cache=off"]
-        return build.build_plan(compose.compose_run([f"dataset={name}", "truth=[signed]", *alone, *overrides]))
+        defaults = [] if any(text.startswith("n_jobs=") for text in overrides) else ["n_jobs=1", "cache=off"]
+        return build.build_plan(compose.compose_run([f"dataset={name}", "truth=[signed]", *defaults, *overrides]))
 
 
 @cache
-def trained(name):
-    """Data and model, loaded and trained once in a process."""
-    made = plan(name, "search=continuous")  # a search that refuses nothing
-    dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
-    return dataset, made.model.fit(dataset, made.settings.seed)
+def load_trained_model(name):
+    """Load the data and train the model, once in a process."""
+    plan = build_plan(name, "search=continuous")  # a search that refuses nothing
+    dataset = plan.dataset.load(plan.settings.data_dir, plan.settings.seed)
+    return dataset, plan.model.fit(dataset, plan.settings.seed)
 
 
-def study(name, *overrides):
-    """All that the stages after training need."""
-    return ready(plan(name, *overrides), *trained(name))
+def create_study(name, *overrides):
+    """Return the context of all stages after training."""
+    return create_plan_context(build_plan(name, *overrides), *load_trained_model(name))
 
 
-def ready(made, dataset, model):
-    """The same of a plan."""
-    return create_context(made.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
+def create_plan_context(plan, dataset, model):
+    """Return the context of a plan."""
+    return create_context(plan.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
 
 
-def reference_features(study, k):
-    """The k features (n, k) that LR names."""
+def select_reference_features(study, k):
+    """Return the k features (n, k) that LR selects."""
     return find_top_k(study.compute_importance("signed"), k)
 
 
-# One explainer, and the search for the features that it named, without a display of how far they are.
-
-
-def explain(study, name):
+def explain_instances(study, name):
+    """Return the explanations of one explainer."""
     return explain_stage.explain_instances(study, name, {}, lambda _: None).explanation
 
 
-def find(study, name, features):
-    used = find_instances_with_features(features)
-    component = f"search.{name}.{{level}}"
-    rows = study.rows.take(used)
-    return search_counterfactuals(study, rows, features[used], component, lambda _: None, use_cache=False)
+def find_counterfactuals(study, name, features):
+    """Search counterfactuals for selected features."""
+    explained_rows = find_instances_with_features(features)
+    rows = study.rows.take(explained_rows)
+    return search_counterfactuals(study, rows, features[explained_rows], name, lambda _: None, use_cache=False)

@@ -14,12 +14,12 @@ import time
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 VALUES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 WIDTH, ROWS = 12, 1_000  # of the synthetic tables with so many values a feature
 
-# Up to how many instances; what works on one instance at a time, with samples of its own, is told by fewer.
+# The largest number of instances of each stage; slow stages have fewer.
 STAGES = {
     "random": 100_000,
     "omission": 100_000,
@@ -32,11 +32,11 @@ STAGES = {
     "lime": 3_000,
     "anchor": 1_000,
 }
-# Up to how many values; a run refuses 1,024 with k=2, over its default of a million candidates an instance.
+# The largest number of values; k=2 with 1,024 values exceeds the default limit of a million candidates.
 VALUE_STAGES = {"omission": 1024, "discrete k=1": 1024, "discrete k=2": 512}
 SAMPLES = {"lime": 500, "decision_boundary": 100}  # fewer than by default
 
-# Okabe and Ito's colours, told apart with any colour vision, and a mark for each as well.
+# Okabe and Ito's colours, which suit any colour vision, each with a mark of its own.
 LOOKS = dict(
     zip(
         STAGES,
@@ -49,53 +49,61 @@ LOOKS = dict(
 )  # fmt: skip
 
 
-# In the process of one measurement.
+# Functions of the process that measures.
 
 
-def one(stage, n, values, stored):
-    """Seconds of a stage, its peak memory above what was there before, and the size of its results, in MB."""
-    from prepared import plan
+def measure_stage(stage, n, values, stored):
+    """Return the seconds of a stage, its additional peak memory and the size of its results in MB."""
+    from prepared import build_plan
 
     name, _, k = stage.partition(" k=")
     search = "continuous" if name == "continuous" else "discrete"
-    once = ["search.pick=largest_drop"] if name == "discrete" else []  # at one level of access
-    fewer = [f"explainer.{explainer}.n_samples={size}" for explainer, size in SAMPLES.items()]
-    made = plan("adults", f"search={search}", f"k={k or 1}", *once, *fewer)
-    dataset, model = pickle.loads(Path(stored).read_bytes()) if values is None else synthetic(values)
-    prepared(made, dataset, model, name, 20)()  # imports and tables that are made once
-    run = prepared(made, dataset, model, name, n)
-    before = memory(reset=True)
-    begun = time.perf_counter()
+    pick = ["search.pick=largest_drop"] if name == "discrete" else []  # at one level of access
+    sample_sizes = [f"explainer.{explainer}.n_samples={size}" for explainer, size in SAMPLES.items()]
+    plan = build_plan("adults", f"search={search}", f"k={k or 1}", *pick, *sample_sizes)
+    dataset, model = pickle.loads(Path(stored).read_bytes()) if values is None else make_synthetic_data(values)
+    prepare_stage(plan, dataset, model, name, 20)()  # imports and tables that are made once
+    run = prepare_stage(plan, dataset, model, name, n)
+    memory_before = measure_memory(reset=True)
+    start = time.perf_counter()
     result = run()
-    seconds = time.perf_counter() - begun
-    return {"seconds": seconds, "peak": max(0.0, memory() - before), "result": size(result) / 2**20}
+    seconds = time.perf_counter() - start
+    return {
+        "seconds": seconds,
+        "peak": max(0.0, measure_memory() - memory_before),
+        "result": count_bytes(result) / 2**20,
+    }
 
 
-def prepared(made, dataset, model, name, n):
-    """A function that runs a stage on n synthetic instances."""
-    from prepared import explain, find, ready, reference_features
+def prepare_stage(plan, dataset, model, name, n):
+    """Return a function that runs a stage on n synthetic instances."""
+    from prepared import create_plan_context, explain_instances, find_counterfactuals, select_reference_features
 
     from cfeval_cli.pipeline import explain as explain_stage
     from cfeval_cli.pipeline.score import compute_scores
 
-    context = ready(made, replace(dataset, test=rows_like(dataset, n)), model)
-    features = reference_features(context, made.settings.k)
+    context = create_plan_context(plan, replace(dataset, test=draw_rows(dataset, n)), model)
+    features = select_reference_features(context, plan.settings.k)
     if name in ("discrete", "continuous"):
-        return lambda: find(context, "lr", features)
+        return lambda: find_counterfactuals(context, "lr", features)
     if name == "scoring":
-        told = {
+        results = {
             explainer: explain_stage.explain_instances(context, explainer, {}, lambda _: None)
             for explainer in ("random", "lr")
         }
-        usable = {explainer: explain_stage.select_top_k(context, explainer, done) for explainer, done in told.items()}
-        found = {explainer: find(context, explainer, named) for explainer, named in usable.items()}
+        usable = {
+            explainer: explain_stage.select_top_k(context, explainer, result) for explainer, result in results.items()
+        }
+        counterfactuals = {
+            explainer: find_counterfactuals(context, explainer, selected) for explainer, selected in usable.items()
+        }
         truth = {definition: context.compute_importance(definition) for definition in context.plan.truths}
-        return lambda: compute_scores(context, truth, told, usable, found)
-    return lambda: explain(context, name)
+        return lambda: compute_scores(context, truth, results, usable, counterfactuals)
+    return lambda: explain_instances(context, name)
 
 
-def rows_like(dataset, n):
-    """Instances with each column drawn from its training distribution."""
+def draw_rows(dataset, n):
+    """Draw each column of n instances from its training distribution."""
     import numpy as np
 
     from cfeval_cli.core import Split
@@ -105,8 +113,8 @@ def rows_like(dataset, n):
     return Split(np.arange(n), np.stack(columns, axis=1), rng.integers(0, 2, n))
 
 
-def synthetic(values):
-    """A table of so many values a feature, and a white box for it."""
+def make_synthetic_data(values):
+    """Make a table with a number of values for each feature, and a linear model for it."""
     import numpy as np
 
     from cfeval_cli.core import Dataset, Feature, Split
@@ -130,8 +138,8 @@ def synthetic(values):
     return dataset, LinearModel(0.0, rng.normal(size=(WIDTH, 4)) / 4, tables, np.zeros((WIDTH, 4)))
 
 
-def memory(reset=False):
-    """The peak of this process in MB, or what it holds now if that is to be the new beginning of the peak."""
+def measure_memory(reset=False):
+    """Return the peak memory of this process in MB; with `reset` the current memory, from which the peak starts."""
     status = Path("/proc/self/status")
     if not status.exists():  # not Linux: the peak since the start
         import resource
@@ -141,44 +149,45 @@ def memory(reset=False):
         ctypes.CDLL(None).malloc_trim(0)  # else the stage would fill what was freed before, unseen
         Path("/proc/self/clear_refs").write_text("5")
     # not getrusage's, in which a child starts with the peak of its parent
-    wanted = "VmRSS:" if reset else "VmHWM:"
-    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(wanted)) / 2**10
+    key = "VmRSS:" if reset else "VmHWM:"
+    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(key)) / 2**10
 
 
-def size(result):
-    """Bytes of all arrays in a result."""
+def count_bytes(result):
+    """Return the bytes of all arrays in a result."""
     import pandas as pd
 
     if isinstance(result, pd.DataFrame):
         return int(result.memory_usage(index=False, deep=True).sum())
     if isinstance(result, dict):
-        return sum(map(size, result.values()))
+        return sum(map(count_bytes, result.values()))
     if isinstance(result, tuple):
-        return sum(map(size, result))
+        return sum(map(count_bytes, result))
     if is_dataclass(result):
-        return sum(size(getattr(result, field.name)) for field in fields(result))
+        return sum(count_bytes(getattr(result, field.name)) for field in fields(result))
     return getattr(result, "nbytes", 0)
 
 
-# In the process that asks for the measurements.
+# Functions of the process that starts the measurements.
 
 
-def measured(stage, n, values, stored):
+def measure_in_process(stage, n, values, stored):
     command = [sys.executable, __file__, "--one", stage, str(n), "--stored", stored]
     if values is not None:
         command += ["--values", str(values)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return {"stage": stage, "n": n, "values": values, **json.loads(told.splitlines()[-1])}
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {"stage": stage, "n": n, "values": values, **json.loads(output.splitlines()[-1])}
 
 
-def line(row):
+def write_line(row):
     against = f"{row['n']:,}" if row["values"] is None else f"{row['n']:,} × {row['values']:,} values"
-    each = f"{1e6 * row['seconds'] / row['n']:,.1f}"
-    return f"| {row['stage']} | {against} | {row['seconds']:.3g} | {each} | {row['peak']:.0f} | {row['result']:.1f} |"
+    microseconds = f"{1e6 * row['seconds'] / row['n']:,.1f}"
+    memory = f"{row['peak']:.0f} | {row['result']:.1f}"
+    return f"| {row['stage']} | {against} | {row['seconds']:.3g} | {microseconds} | {memory} |"
 
 
-def plot(rows, path):
-    """Seconds above, memory below; against instances on the left, against values on the right."""
+def draw_plot(rows, path):
+    """Plot seconds above and memory below, against instances on the left and values on the right."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -187,13 +196,14 @@ def plot(rows, path):
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
     figure, axes = plt.subplots(2, 2, figsize=(11, 8.5), layout="constrained", sharex="col")
     for column, against in enumerate(("n", "values")):
-        chosen = [row for row in rows if (row["values"] is None) == (against == "n")]
+        panel_rows = [row for row in rows if (row["values"] is None) == (against == "n")]
         for axis, key in zip(axes[:, column], FLOOR, strict=True):
-            for place, (stage, (colour, mark)) in enumerate(LOOKS.items()):
-                own = [row for row in chosen if row["stage"] == stage]
-                x, y, results = ([row[name] for row in own] for name in (against, key, "result"))
-                size = max(5, 9 - 2 * place)  # the first three cost the same memory: larger marks lie below smaller
-                axis.plot(x, [max(v, FLOOR[key]) for v in y], color=colour, marker=mark, ms=size, label=stage)
+            for position, (stage, (colour, mark)) in enumerate(LOOKS.items()):
+                stage_rows = [row for row in panel_rows if row["stage"] == stage]
+                x, y, results = ([row[name] for row in stage_rows] for name in (against, key, "result"))
+                # the first three use the same memory: larger marks lie below smaller ones
+                mark_size = max(5, 9 - 2 * position)
+                axis.plot(x, [max(v, FLOOR[key]) for v in y], color=colour, marker=mark, ms=mark_size, label=stage)
                 if key == "peak" and against == "n":
                     axis.plot(x, [max(v, FLOOR[key]) for v in results], color=colour, ls=":", lw=1.3)
             axis.set(xscale="log", yscale="log")
@@ -208,42 +218,42 @@ def plot(rows, path):
     axes[1, 0].set(xlabel="instances", ylabel="peak memory above the start, MB")
     axes[1, 1].set(xlabel="values of each feature", yticks=(0.1, 0.3, 1, 3, 10))
     handles, names = axes[0, 0].get_legend_handles_labels()
-    dotted = plt.Line2D([], [], color="0.4", ls=":")
+    dotted_line = plt.Line2D([], [], color="0.4", ls=":")
     names = [f"{name} ({SAMPLES[name]} samples)" if name in SAMPLES else name for name in names]
     figure.legend(
-        [*handles, dotted], [*names, "results themselves"], loc="outside lower center", ncols=4, frameon=False
+        [*handles, dotted_line], [*names, "results themselves"], loc="outside lower center", ncols=4, frameon=False
     )
     figure.savefig(path, dpi=130)
 
 
-FLOOR = {"seconds": 1e-5, "peak": 0.1}  # what is less is drawn there: logarithms know no zero
+FLOOR = {"seconds": 1e-5, "peak": 0.1}  # smaller values are drawn here, since a logarithmic axis has no zero
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes only")
-    parser.add_argument("--out", type=Path, default=HERE / "scale.md", help="the plot goes beside it")
+    parser.add_argument("--out", type=Path, default=FOLDER / "scale.md", help="the plot goes beside it")
     parser.add_argument("--one", nargs=2, metavar=("STAGE", "N"), help="one measurement, in this process")
     parser.add_argument("--values", type=int, help="with --one: on a synthetic table with so many values a feature")
     parser.add_argument("--stored", help="with --one: data and model, as a pickle")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(one(options.one[0], int(options.one[1]), options.values, options.stored)))
+        print(json.dumps(measure_stage(options.one[0], int(options.one[1]), options.values, options.stored)))
         return
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "trained.pickle"
-        from prepared import trained
+        model_file = Path(folder) / "trained.pickle"
+        from prepared import load_trained_model
 
-        stored.write_bytes(pickle.dumps(trained("adults")))
-        wanted = [(stage, n, None) for stage, most in STAGES.items() for n in SIZES if n <= most]
-        wanted += [(stage, ROWS, v) for stage, most in VALUE_STAGES.items() for v in VALUES if v <= most]
+        model_file.write_bytes(pickle.dumps(load_trained_model("adults")))
+        measurements = [(stage, n, None) for stage, max_size in STAGES.items() for n in SIZES if n <= max_size]
+        measurements += [(stage, ROWS, v) for stage, max_size in VALUE_STAGES.items() for v in VALUES if v <= max_size]
         if options.quick:
-            wanted = [(stage, n // 10, v) for stage, n, v in wanted if n <= 3_000 and (v or 0) <= 64]
-        for stage, n, v in wanted:
-            rows.append(measured(stage, n, v, str(stored)))
-            print(line(rows[-1]), flush=True)
+            measurements = [(stage, n // 10, v) for stage, n, v in measurements if n <= 3_000 and (v or 0) <= 64]
+        for stage, n, v in measurements:
+            rows.append(measure_in_process(stage, n, v, str(model_file)))
+            print(write_line(rows[-1]), flush=True)
     header = [
         "# Scale",
         "",
@@ -252,8 +262,8 @@ def main():
         "| stage | instances | seconds | µs/instance | peak memory, MB | of which results, MB |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    options.out.write_text("\n".join([*header, *map(line, rows)]) + "\n")
-    plot(rows, options.out.with_suffix(".png"))
+    options.out.write_text("\n".join([*header, *map(write_line, rows)]) + "\n")
+    draw_plot(rows, options.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

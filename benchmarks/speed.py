@@ -21,7 +21,14 @@ import numpy as np
 import pandas as pd
 import straightforward as plain
 import torch
-from prepared import explain, find, plan, ready, reference_features, study
+from prepared import (
+    build_plan,
+    create_plan_context,
+    create_study,
+    explain_instances,
+    find_counterfactuals,
+    select_reference_features,
+)
 from threadpoolctl import threadpool_limits
 
 from cfeval_cli.api.experiment import run_experiment
@@ -70,185 +77,207 @@ class Sizes:
 QUICK = Sizes(2, 40, 1, 4, 50, 4, 2, 4, 4, 4, 40, 40, 6, 6)
 
 
-class Timed(LinearModel):
+class TimedModel(LinearModel):
     """A model that counts the seconds spent in its predictions and their gradients."""
 
     seconds = 0.0
 
     @staticmethod
     def of(model):
-        return Timed(model.bias, model.weights, model.tables, model.means)
+        return TimedModel(model.bias, model.weights, model.tables, model.means)
 
     def predict_positive(self, codes):
-        return self._timed(super().predict_positive, codes)
+        return self._time(super().predict_positive, codes)
 
     def predict_edited(self, *edits):
-        return self._timed(super().predict_edited, *edits)
+        return self._time(super().predict_edited, *edits)
 
     def make_gradient_function(self, *features):
-        made = super().make_gradient_function(*features)
-        return lambda *moved: self._timed(made, *moved)
+        gradient = super().make_gradient_function(*features)
+        return lambda *vectors: self._time(gradient, *vectors)
 
-    def _timed(self, function, *arguments):
-        begun = time.perf_counter()
+    def _time(self, function, *arguments):
+        start = time.perf_counter()
         result = function(*arguments)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - start
         return result
 
 
-def clock(function, least=0.0):
-    """Seconds of a call and its result; what is shorter than `least` is called several times and averaged."""
-    begun, calls, seconds = time.perf_counter(), 0, 0.0
-    while not calls or seconds < least:
+def measure_seconds(function, min_seconds=0.0):
+    """Return the seconds of a call and its result; a call shorter than `min_seconds` is repeated and averaged."""
+    start, calls, seconds = time.perf_counter(), 0, 0.0
+    while not calls or seconds < min_seconds:
         result = function()
         calls += 1
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
     return seconds / calls, result
 
 
 @dataclass
-class Duel:
-    """What came of running both ways in turn."""
+class Comparison:
+    """The seconds and the results of the loop and of cfeval, run in turns."""
 
-    theirs: list[float]  # seconds an instance, by round
-    ours: list[float]
-    told: object  # their results
-    found: object  # ours
-    share: float | None  # of our time, spent in the model
+    loop_seconds: list[float]  # seconds an instance, by round
+    cfeval_seconds: list[float]
+    loop_result: object
+    cfeval_result: object
+    share: float | None  # of the time of cfeval that the model takes
 
     @staticmethod
-    def run(theirs, ours, study, rounds, sizes, share=True):
-        """`theirs()` against `ours(study)`; the instances of each are given by `sizes`."""
+    def run(run_loop, run_cfeval, study, rounds, sizes, share=True):
+        """Run `run_loop()` and `run_cfeval(study)` in turns; `sizes` are their instances."""
         with threadpool_limits(1):
-            ours(study)  # imports, and tables that are made once
+            run_cfeval(study)  # imports, and tables that are made once
             a, b = [], []
             for _ in range(rounds):
-                seconds, told = clock(theirs, 0.1)
+                seconds, loop_result = measure_seconds(run_loop, 0.1)
                 a.append(seconds / sizes[0])
-                seconds, found = clock(lambda: ours(study), 0.1)
+                seconds, cfeval_result = measure_seconds(lambda: run_cfeval(study), 0.1)
                 b.append(seconds / sizes[1])
             if not share:
-                return Duel(a, b, told, found, None)
-            timed = Timed.of(study.model)
-            whole, _ = clock(lambda: ours(replace(study, model=timed)))
-        return Duel(a, b, told, found, timed.seconds / whole)
+                return Comparison(a, b, loop_result, cfeval_result, None)
+            timed_model = TimedModel.of(study.model)
+            total, _ = measure_seconds(lambda: run_cfeval(replace(study, model=timed_model)))
+        return Comparison(a, b, loop_result, cfeval_result, timed_model.seconds / total)
 
     @property
     def ratio(self):
         """The median over the rounds, the smallest and the largest."""
-        ratios = [a / b for a, b in zip(self.theirs, self.ours, strict=True)]
+        ratios = [a / b for a, b in zip(self.loop_seconds, self.cfeval_seconds, strict=True)]
         median, low, high = (
             f"{ratio:,.0f}" if ratio > 10 else f"{ratio:.2g}"
             for ratio in (statistics.median(ratios), min(ratios), max(ratios))
         )
         return f"{median} ({low}–{high})" if len(ratios) > 1 else median
 
-    def row(self, case, instances, same):
-        """For the table of speeds."""
-        seconds = [f"{statistics.median(seconds):.2g}" for seconds in (self.theirs, self.ours)]
-        return SPEED, (case, instances, *seconds, self.ratio, "" if self.share is None else f"{self.share:.0%}", same)
+    def row(self, case, instances, agreement):
+        """Return a row of the table of speeds."""
+        seconds = [f"{statistics.median(seconds):.2g}" for seconds in (self.loop_seconds, self.cfeval_seconds)]
+        return SPEED, (
+            case,
+            instances,
+            *seconds,
+            self.ratio,
+            "" if self.share is None else f"{self.share:.0%}",
+            agreement,
+        )
 
 
-def problem_of(study):
-    return plain.Problem(study.dataset, study.model, study.instances, study.rows.labels, study.plan.settings.seed)
+def make_problem(study):
+    return plain.LoopProblem(
+        study.dataset,
+        study.model,
+        study.instances,
+        study.rows.labels,
+        study.plan.settings.seed,
+    )
 
 
-def part(study, start, stop):
-    """The same with some of the instances."""
+def select_instances(study, start, stop):
+    """Return the study with some of the instances."""
     rows = np.arange(len(study.instances))[start:stop]
     return replace(
-        study, instances=study.instances.take(rows), rows=study.rows.take(rows), probabilities=study.probabilities[rows]
+        study,
+        instances=study.instances.take(rows),
+        rows=study.rows.take(rows),
+        probabilities=study.probabilities[rows],
     )
 
 
 # Cases: each yields rows of the table.
 
 
-def discrete(sizes):
+def compare_discrete_search(sizes):
     for name, k, n in (("adults", 1, sizes.people), ("adults", 2, sizes.people), ("movie_reviews", 1, sizes.sentences)):
-        made = part(study(name, "search.pick=largest_drop", f"k={k}"), 0, n)
-        features, problem = reference_features(made, k), problem_of(made)
+        context = select_instances(create_study(name, "search.pick=largest_drop", f"k={k}"), 0, n)
+        features, problem = select_reference_features(context, k), make_problem(context)
 
-        def theirs(problem=problem, features=features):
-            return [plain.largest_drop(problem, i, list(row)) for i, row in enumerate(features)]
+        def run_loop(problem=problem, features=features):
+            return [plain.find_largest_drop(problem, i, list(row)) for i, row in enumerate(features)]
 
-        def ours(study, features=features):
-            return find(study, "lr", features)[Access.PROBABILITY]
+        def run_cfeval(study, features=features):
+            return find_counterfactuals(study, "lr", features)[Access.PROBABILITY]
 
         n = len(features)
-        models = {"": made.model}
+        models = {"": context.model}
         if name == "adults":  # sentences share their table and have padding
-            models[", the loop asks a torch module"] = plain.Module(made.model)
+            models[", the loop asks a torch module"] = plain.TorchModel(context.model)
         for how, model in models.items():
-            asked = replace(problem, model=model)
-            duel = Duel.run(lambda asked=asked: theirs(asked), ours, made, sizes.rounds, (n, n))
-            assert (np.stack([found.codes for found in duel.told]) == duel.found.codes).all()
-            assert np.allclose([found.distance for found in duel.told], duel.found.distance)
+            loop_problem = replace(problem, model=model)
+            duel = Comparison.run(
+                lambda loop_problem=loop_problem: run_loop(loop_problem), run_cfeval, context, sizes.rounds, (n, n)
+            )
+            assert (np.stack([edit.codes for edit in duel.loop_result]) == duel.cfeval_result.codes).all()
+            assert np.allclose([edit.distance for edit in duel.loop_result], duel.cfeval_result.distance)
             yield duel.row(f"discrete search, {name}, k={k}{how}", n, "the same edits")
-        yield throughput(f"{name}, k={k}", made, features)
+        yield measure_throughput(f"{name}, k={k}", context, features)
 
 
-def throughput(case, made, features):
-    """Candidates a second of the search, and of the model given the very same rows in one array."""
+def measure_throughput(case, context, features):
+    """Compare the candidates a second of the search with those of the model on the same rows in one array."""
     parts = []
     for group in np.unique(features, axis=0):
         rows = np.flatnonzero((features == group).all(axis=1))
-        axes = np.meshgrid(*(made.dataset.candidates[j] for j in group), indexing="ij")
+        axes = np.meshgrid(*(context.dataset.candidates[j] for j in group), indexing="ij")
         values = np.stack([axis.ravel() for axis in axes], axis=1)
-        which, edits = np.repeat(rows, len(values)), np.tile(values, (len(rows), 1))
-        parts.append(apply_edits(made.instances.codes, features, which, edits))
+        row_numbers, edits = np.repeat(rows, len(values)), np.tile(values, (len(rows), 1))
+        parts.append(apply_edits(context.instances.codes, features, row_numbers, edits))
     candidates = np.concatenate(parts)
     n = len(candidates)
-    duel = Duel.run(
-        lambda: made.model.predict_positive(candidates),
-        lambda study: find(study, "lr", features),
-        made, 5, (n, n),
+    duel = Comparison.run(
+        lambda: context.model.predict_positive(candidates),
+        lambda study: find_counterfactuals(study, "lr", features),
+        context, 5, (n, n),
     )  # fmt: skip
-    speeds = [f"{1e-6 / statistics.median(seconds):.2g}" for seconds in (duel.ours, duel.theirs)]
+    speeds = [f"{1e-6 / statistics.median(seconds):.2g}" for seconds in (duel.cfeval_seconds, duel.loop_seconds)]
     return THROUGHPUT, (case, f"{n:,}", *speeds, duel.ratio)
 
 
-def continuous(sizes):
+def compare_continuous_search(sizes):
     for name in ("adults", "movie_reviews"):
-        everyone = part(study(name, "search=continuous"), 0, sizes.batched)
-        features = reference_features(everyone, 1)
+        context = select_instances(create_study(name, "search=continuous"), 0, sizes.batched)
+        features = select_reference_features(context, 1)
         n = min(sizes.alone, len(features))
-        some, problem = part(everyone, 0, n), problem_of(everyone)
+        subset, problem = select_instances(context, 0, n), make_problem(context)
 
-        def theirs(problem=problem, features=features, search=everyone.plan.search, n=n):
-            return [plain.descent(problem, search, i, features[i].tolist()) for i in range(n)]
+        def run_loop(problem=problem, features=features, search=context.plan.search, n=n):
+            return [plain.minimise_objective(problem, search, i, features[i].tolist()) for i in range(n)]
 
-        def ours(study, features=features):
-            return find(study, "lr", features[: len(study.instances)])[Access.GRADIENT]
+        def run_cfeval(study, features=features):
+            return find_counterfactuals(study, "lr", features[: len(study.instances)])[Access.GRADIENT]
 
         for batch, instances in (
-            (some, f"{n} alone; the same {n} batched"),
-            (everyone, f"{n} alone; all {len(features):,} batched"),
+            (subset, f"{n} alone; the same {n} batched"),
+            (context, f"{n} alone; all {len(features):,} batched"),
         ):
-            duel = Duel.run(theirs, ours, batch, sizes.rounds, (n, len(batch.instances)))
-            alpha = everyone.plan.search.alpha
-            reached = duel.found.distance[:n] ** 2 + alpha * duel.found.probability[:n]
-            alone = np.array([found.distance**2 + alpha * found.probability for found in duel.told])
-            assert np.allclose(reached, alone, rtol=0, atol=1e-6)
-            assert np.allclose(duel.found.distance[:n], [found.distance for found in duel.told], rtol=0, atol=1e-6)
+            duel = Comparison.run(run_loop, run_cfeval, batch, sizes.rounds, (n, len(batch.instances)))
+            alpha = context.plan.search.alpha
+            objectives = duel.cfeval_result.distance[:n] ** 2 + alpha * duel.cfeval_result.probability[:n]
+            loop_objectives = np.array([edit.distance**2 + alpha * edit.probability for edit in duel.loop_result])
+            assert np.allclose(objectives, loop_objectives, rtol=0, atol=1e-6)
+            assert np.allclose(
+                duel.cfeval_result.distance[:n], [edit.distance for edit in duel.loop_result], rtol=0, atol=1e-6
+            )
             yield duel.row(
                 f"continuous search, {name}, k=1", instances,
-                f"objectives within {np.abs(reached - alone).max():.0e}",
+                f"objectives within {np.abs(objectives - loop_objectives).max():.0e}",
             )  # fmt: skip
 
 
-def lime(sizes):
+def compare_lime(sizes):
     for name, n in (("adults", sizes.lime_people), ("movie_reviews", sizes.lime_sentences)):
-        made = part(study(name, "search=continuous"), 0, n)
-        problem = problem_of(made)
-        duel = Duel.run(
-            lambda problem=problem: plain.lime(problem),
-            lambda study: explain(study, "lime"),
-            made, sizes.rounds, (n, n),
+        context = select_instances(create_study(name, "search=continuous"), 0, n)
+        problem = make_problem(context)
+        duel = Comparison.run(
+            lambda problem=problem: plain.explain_by_lime(problem),
+            lambda study: explain_instances(study, "lime"),
+            context, sizes.rounds, (n, n),
         )  # fmt: skip
         gap = max(
-            abs(score - dict(told)[int(j)])
-            for told, features, scores in zip(duel.told, duel.found.features, duel.found.scores, strict=True)
+            abs(score - dict(rule)[int(j)])
+            for rule, features, scores in zip(
+                duel.loop_result, duel.cfeval_result.features, duel.cfeval_result.scores, strict=True
+            )
             for j, score in zip(features, scores, strict=True)
             if j != NO_FEATURE
         )
@@ -256,115 +285,123 @@ def lime(sizes):
         yield duel.row(f"LIME, {name}", n, f"coefficients within {gap:.0e}")
 
 
-def shap(sizes):
+def compare_shap(sizes):
     for name, kernel in (("shap", False), ("shap_kernel", True)):
-        made = part(study("adults", f"explainer={name}"), 0, sizes.shap_people)
-        problem, rows = problem_of(made), draw_background(made.dataset, 100, made.plan.settings.seed)
-        plain.shap_values(replace(problem, instances=made.instances.take(np.arange(1)), labels=problem.labels[:1]),
-                          kernel, rows)  # which compiles when it is first called  # fmt: skip
-        duel = Duel.run(
-            lambda problem=problem, kernel=kernel, rows=rows: plain.shap_values(problem, kernel, rows),
-            lambda study, name=name: explain(study, name),
-            made, sizes.rounds, (sizes.shap_people, sizes.shap_people),
+        context = select_instances(create_study("adults", f"explainer={name}"), 0, sizes.shap_people)
+        problem, rows = make_problem(context), draw_background(context.dataset, 100, context.plan.settings.seed)
+        first = replace(problem, instances=context.instances.take(np.arange(1)), labels=problem.labels[:1])
+        plain.compute_shap_values(first, kernel, rows)  # the package compiles at its first call
+        duel = Comparison.run(
+            lambda problem=problem, kernel=kernel, rows=rows: plain.compute_shap_values(problem, kernel, rows),
+            lambda study, name=name: explain_instances(study, name),
+            context, sizes.rounds, (sizes.shap_people, sizes.shap_people),
         )  # fmt: skip
-        ours = np.take_along_axis(duel.told, duel.found.features, axis=1)
-        gap = float(np.abs(ours - duel.found.scores).max())
+        loop_values = np.take_along_axis(duel.loop_result, duel.cfeval_result.features, axis=1)
+        gap = float(np.abs(loop_values - duel.cfeval_result.scores).max())
         assert gap < 1e-9
-        yield duel.row(f"SHAP, {'kernel' if kernel else 'permutation'}, adults", len(ours), f"values within {gap:.0e}")
+        yield duel.row(
+            f"SHAP, {'kernel' if kernel else 'permutation'}, adults", len(loop_values), f"values within {gap:.0e}"
+        )
 
 
-def anchor(sizes):
-    """Each round has instances of its own: the package takes too long for more."""
+def compare_anchor(sizes):
+    """Compare Anchor; each round has instances of its own, since the package is slow."""
     for name, n in (("adults", sizes.anchor_people), ("movie_reviews", sizes.anchor_sentences)):
-        everyone = part(study(name, "search=continuous"), 0, n)
-        duels, ours, stock, again = [], [], [], []
+        context = select_instances(create_study(name, "search=continuous"), 0, n)
+        duels, cfeval_rules, loop_rules, other_seed_rules = [], [], [], []
         for rows in np.array_split(np.arange(n), sizes.rounds):
-            made = part(everyone, rows[0], rows[-1] + 1)
-            problem = problem_of(made)
-            duel = Duel.run(
-                lambda problem=problem: plain.anchor(problem),
-                lambda study: explain(study, "anchor"),
-                made, 1, (len(rows), len(rows)),
+            subset = select_instances(context, rows[0], rows[-1] + 1)
+            problem = make_problem(subset)
+            duel = Comparison.run(
+                lambda problem=problem: plain.explain_by_anchor(problem),
+                lambda study: explain_instances(study, "anchor"),
+                subset, 1, (len(rows), len(rows)),
             )  # fmt: skip
             duels.append(duel)
-            ours += [[j for j in row.tolist() if j != NO_FEATURE] for row in duel.found.features]
-            stock += [[j for j, _ in rule] for rule in duel.told]
-            again += [[j for j, _ in rule] for rule in plain.anchor(problem, shift=1)]
+            cfeval_rules += [[j for j in row.tolist() if j != NO_FEATURE] for row in duel.cfeval_result.features]
+            loop_rules += [[j for j, _ in rule] for rule in duel.loop_result]
+            other_seed_rules += [[j for j, _ in rule] for rule in plain.explain_by_anchor(problem, shift=1)]
         if name == "adults":  # on sentences the package draws its masks in another way
-            assert ours == stock
-        theirs, mine = ([duel.theirs[0] for duel in duels], [duel.ours[0] for duel in duels])
-        yield Duel(theirs, mine, None, None, float(np.mean([duel.share for duel in duels]))).row(
+            assert cfeval_rules == loop_rules
+        loop_seconds, cfeval_seconds = (
+            [duel.loop_seconds[0] for duel in duels],
+            [duel.cfeval_seconds[0] for duel in duels],
+        )
+        yield Comparison(loop_seconds, cfeval_seconds, None, None, float(np.mean([duel.share for duel in duels]))).row(
             f"Anchor, {name}", n,
-            f"rules (first feature): {agreeing(ours, stock)}; the package with another seed: {agreeing(again, stock)}",
+            f"rules (first feature): {write_agreement(cfeval_rules, loop_rules)}; the package with another seed: "
+            f"{write_agreement(other_seed_rules, loop_rules)}",
         )  # fmt: skip
 
 
-def agreeing(some, others):
-    """Shares of rules that agree as sets, and in their first feature."""
-    pairs = list(zip(some, others, strict=True))
-    sets, first = (np.mean([set(a[:n]) == set(b[:n]) for a, b in pairs]) for n in (None, 1))
-    return f"{sets:.0%} ({first:.0%})"
+def write_agreement(rules, baseline):
+    """Write the shares of rules that agree as sets, and in their first feature."""
+    pairs = list(zip(rules, baseline, strict=True))
+    set_share, first_share = (np.mean([set(a[:n]) == set(b[:n]) for a, b in pairs]) for n in (None, 1))
+    return f"{set_share:.0%} ({first_share:.0%})"
 
 
-def workers(sizes):
-    """Two processes against one, which is no loop to be beaten but what the second core is worth."""
+def compare_workers(sizes):
+    """Compare two processes with one."""
     for name, explainer, n in (
         ("adults", "anchor", sizes.worker_people),
         ("movie_reviews", "lime", sizes.worker_sentences),
     ):
-        made = part(study(name, "search=continuous"), 0, n)
-        two = replace(made.plan, executor=Local(n_jobs=2, min_seconds=0.0))
-        duel = Duel.run(
-            lambda made=made, explainer=explainer: explain(made, explainer),
-            lambda study, two=two, explainer=explainer: explain(replace(study, plan=two), explainer),
-            made, sizes.rounds, (n, n), share=False,
+        context = select_instances(create_study(name, "search=continuous"), 0, n)
+        plan = replace(context.plan, executor=Local(n_jobs=2, min_seconds=0.0))
+        duel = Comparison.run(
+            lambda context=context, explainer=explainer: explain_instances(context, explainer),
+            lambda study, plan=plan, explainer=explainer: explain_instances(replace(study, plan=plan), explainer),
+            context, sizes.rounds, (n, n), share=False,
         )  # fmt: skip
-        assert (duel.told.features == duel.found.features).all()
-        assert np.array_equal(duel.told.scores, duel.found.scores, equal_nan=True)
+        assert (duel.loop_result.features == duel.cfeval_result.features).all()
+        assert np.array_equal(duel.loop_result.scores, duel.cfeval_result.scores, equal_nan=True)
         yield duel.row(f"two processes against one: {explainer}, {name}", n, "to the bit")
 
 
-def whole(sizes):
-    """From loading to tables, all six explainers, with all cores."""
+def compare_whole_runs(sizes):
+    """Compare whole runs, from loading to tables, with six explainers and all cores."""
     for name, search, size in (
         ("adults", "discrete", sizes.whole_people),
         ("movie_reviews", "continuous", sizes.whole_sentences),
     ):
-        made = plan(
+        run_plan = build_plan(
             name, f"experiment=table1_{name}", f"n_explain={'null' if size is None else size}", *WHOLE_OVERRIDES
         )
 
-        def theirs(made=made):
-            dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
-            model = made.model.fit(dataset, made.settings.seed)
-            chosen = ready(made, dataset, model)
-            told = plain.whole(dataset, model, chosen.instances, chosen.rows.labels, made.search, made.settings.k)
-            return len(chosen.instances), told
+        def run_loop(run_plan=run_plan):
+            dataset = run_plan.dataset.load(run_plan.settings.data_dir, run_plan.settings.seed)
+            model = run_plan.model.fit(dataset, run_plan.settings.seed)
+            context = create_plan_context(run_plan, dataset, model)
+            result = plain.compute_run(
+                dataset, model, context.instances, context.rows.labels, run_plan.search, run_plan.settings.k
+            )
+            return len(context.instances), result
 
-        def ours(made=made):
+        def run_cfeval(run_plan=run_plan):
             with tempfile.TemporaryDirectory() as path:
                 progress = Progress()
-                total, _ = clock(lambda: run_experiment(made, RunFolder(Path(path), []), progress))
+                total, _ = measure_seconds(lambda: run_experiment(run_plan, RunFolder(Path(path), []), progress))
                 scoring = progress.seconds["score", ""] + progress.seconds["conclude", ""]
                 return scoring / total, pd.read_csv(Path(path) / "metrics.csv")
 
-        seconds, (n, told) = clock(theirs)
-        mine, (scoring, metrics) = clock(ours)
-        gaps = whole_gaps(told["values"], metrics)
-        same = ["random", "omission", "lime", "lr", *(["anchor"] if name == "adults" else [])]  # by their seeds
-        assert max(gaps[explainer] for explainer in same) < 1e-6, gaps
+        loop_seconds, (n, result) = measure_seconds(run_loop)
+        cfeval_seconds, (scoring, metrics) = measure_seconds(run_cfeval)
+        gaps = find_largest_gaps(result["values"], metrics)
+        seeded = ["random", "omission", "lime", "lr", *(["anchor"] if name == "adults" else [])]  # by their seeds
+        assert max(gaps[explainer] for explainer in seeded) < 1e-6, gaps
         lr = metrics[(metrics["explainer"] == "lr") & metrics["metric"].isin(["validity", "c"])]
         figures = ", ".join(f"{row.metric} ({row.variant}) {row.value:.4f}" for row in lr.itertuples())
         largest = ", ".join(f"{explainer} {gap:.0e}" for explainer, gap in gaps.items())
-        yield Duel([seconds / n], [mine / n], told, metrics, None).row(
+        yield Comparison([loop_seconds / n], [cfeval_seconds / n], result, metrics, None).row(
             f"whole run, {name}, {search} search", n,
             f"LR: {figures}; largest gap in any metric: {largest}; scores and statistics take {scoring:.1%} of the "
             "run of cfeval",
         )  # fmt: skip
 
 
-def whole_gaps(values, metrics):
-    """For each explainer the largest difference in any metric."""
+def find_largest_gaps(values, metrics):
+    """Return the largest difference in any metric, by explainer."""
     gaps = {}
     for row in metrics.dropna(subset="value").itertuples():
         if (row.metric, row.variant) in values:
@@ -374,12 +411,12 @@ def whole_gaps(values, metrics):
 
 
 CASES = {
-    "discrete": discrete, "continuous": continuous, "lime": lime, "shap": shap, "anchor": anchor, "workers": workers,
-    "whole": whole,
+    "discrete": compare_discrete_search, "continuous": compare_continuous_search, "lime": compare_lime,
+    "shap": compare_shap, "anchor": compare_anchor, "workers": compare_workers, "whole": compare_whole_runs,
 }  # fmt: skip
 
 
-def heading():
+def write_heading():
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "torch", "lime", "shap", "anchor-exp"))
     arguments = " ".join(["python benchmarks/speed.py", *sys.argv[1:]])
     return f"""# Speed
@@ -408,16 +445,16 @@ def main():
             torch.set_num_threads(threads if name == "whole" else 1)
             for table, row in case(sizes):
                 tables[table].append(row)
-                print(line(row), flush=True)
+                print(write_line(row), flush=True)
     texts = [
-        "\n".join([line(columns), line("---" for _ in columns), *map(line, rows)])
+        "\n".join([write_line(columns), write_line("---" for _ in columns), *map(write_line, rows)])
         for columns, rows in tables.items()
         if rows
     ]
-    options.out.write_text("\n\n".join([heading(), *texts]) + "\n")
+    options.out.write_text("\n\n".join([write_heading(), *texts]) + "\n")
 
 
-def line(cells):
+def write_line(cells):
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 

@@ -39,7 +39,7 @@ def test_all_explainers_and_metrics(toy, make_run):
 
 def get_prediction_function(data, *overrides, seed=0):
     """Train the model of a run again, and return its prediction function."""
-    plan = inside.planned(*data.arguments[2:], *overrides, folder=data.folder / "conf")
+    plan = inside.make_plan(*data.arguments[2:], *overrides, folder=data.folder / "conf")
     model = plan.model.fit(plan.dataset.load(plan.settings.data_dir, seed), seed)
     return lambda codes: model.predict_proba(codes.astype(np.int32))
 
@@ -146,7 +146,11 @@ def test_correlations_over_seeds(toy, make_run, tmp_path):
         for name in ("seeds", "mean", "deviation", "within", "between", *COLUMNS, "not_identifiable"):
             expected = pytest.approx(figures.get(name, np.nan), rel=1e-6, abs=1e-9, nan_ok=True)
             assert line[name] == expected, (line, name)
-    assert stored["p_holm"].notna().sum() > 30 and (stored["not_identifiable"] > 0).any() and (stored["not_identifiable"] == 0).any()
+    assert (
+        stored["p_holm"].notna().sum() > 30
+        and (stored["not_identifiable"] > 0).any()
+        and (stored["not_identifiable"] == 0).any()
+    )
 
 
 @pytest.mark.parametrize(
