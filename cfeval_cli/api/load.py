@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.locations import has_record
 from cfeval_cli.results.read import StoredRun, read_results
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def load(folder: str | Path) -> Results:
     """Return the results of the run in a folder; UserError if it is not complete or a file was changed."""
     path = Path(folder).expanduser()
     runs = sorted(str(file.parent) for file in path.glob("*/run.json"))
-    if runs and not (path / "run.json").exists():
+    if runs and not has_record(path):
         kind = "the folder of a sweep" if (path / "multirun.yaml").exists() else "not a run folder"
         suffix = f" (and {len(runs) - _MAX_LISTED_RUNS:,} more)" if len(runs) > _MAX_LISTED_RUNS else ""
         raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:_MAX_LISTED_RUNS])}{suffix}.")

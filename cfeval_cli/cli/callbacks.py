@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf, read_write
 from cfeval_cli.cli.screen import Options
 from cfeval_cli.core.files import make_new_folder, refuse_links
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.locations import find_records, has_record
 from cfeval_cli.settings.compose import quote
 
 
@@ -65,12 +66,10 @@ class Gather(Callback):
         from cfeval_cli.cli.main import print_error
         from cfeval_cli.study.sweep.gather import gather
 
-        if all(failed for failed, _ in self._jobs.values()) and not any(self._folder.rglob("run.json")):
+        if all(failed for failed, _ in self._jobs.values()) and not find_records(self._folder):
             return 0  # there is nothing to gather, and each job has printed its error
         missing = {
-            path: overrides
-            for path, (failed, overrides) in self._jobs.items()
-            if failed and not (path / "run.json").exists()
+            path: overrides for path, (failed, overrides) in self._jobs.items() if failed and not has_record(path)
         }
         try:
             folders = self._list_job_folders() or [self._folder]
@@ -84,7 +83,7 @@ class Gather(Callback):
 
     def _list_job_folders(self) -> list[Path]:
         """Return the folders of this sweep's jobs; an empty list if other processes ran them."""
-        return [path for path in self._jobs if (path / "run.json").exists()]
+        return [path for path in self._jobs if has_record(path)]
 
 
 def _exit_if_linked(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cfeval_cli.cli.main import Parser
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
+from cfeval_cli.results.locations import has_record
 
 if TYPE_CHECKING:
     from cfeval_cli.study.sweep.gather import SweepResults
@@ -39,7 +40,7 @@ def gather_folders(folders: list[Path], into: Path | None) -> SweepResults:
     """Gather into the given folder, else into that of the one sweep, else into ./gathered."""
     from cfeval_cli.study.sweep.gather import gather
 
-    is_one_sweep = len(folders) == 1 and not (folders[0] / "run.json").exists()
+    is_one_sweep = len(folders) == 1 and not has_record(folders[0])
     return gather(folders, into or (folders[0] if is_one_sweep else Path("gathered")), page=True)
 
 

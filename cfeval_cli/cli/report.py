@@ -9,6 +9,7 @@ from pathlib import Path
 from cfeval_cli.cli.gather import gather_folders, print_gathered
 from cfeval_cli.cli.main import Parser
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
+from cfeval_cli.results.locations import has_record
 
 _HELP = """Remake report.html and the figures from stored runs. Nothing is computed again. The report of one run is
 written to its folder. Several runs, or a sweep, get one report of their aggregated results."""
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     )  # fmt: skip
     values = parser.parse_args(arguments)
     first = values.folders[0]
-    if len(values.folders) == 1 and (first / "run.json").exists():
+    if len(values.folders) == 1 and has_record(first):
         if values.into is not None:
             parser.error("the report of one run is written to its own folder. Use --into with several runs")
         _remake_report(first, values.figures, options)

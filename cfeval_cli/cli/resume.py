@@ -16,6 +16,7 @@ from typing import Any
 from cfeval_cli.cli.own_configs import find_conf_folder, get_config_dir
 from cfeval_cli.core.files import refuse_links
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.locations import RECORD, find_records, has_record
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.settings import compose
 from cfeval_cli.settings.compose import quote
@@ -37,7 +38,7 @@ def read_resume_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
     if not folder.is_dir():
         raise UserError(f"--resume {folder}: there is no such folder.")
     refuse_links(folder)
-    if (folder / "run.json").exists():
+    if has_record(folder):
         return _read_run_arguments(folder, own)
     if (folder / "multirun.yaml").exists():
         return _read_sweep_arguments(folder, own)
@@ -55,7 +56,7 @@ def _read_run_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
         raise UserError(
             f"--resume {folder}: it was written from Python. Make the same call again with into={str(folder)!r}."
         )
-    overrides = _check_texts(record.overrides, folder / "run.json")
+    overrides = _check_texts(record.overrides, folder / RECORD)
     _require_repeated(
         [*_build_config_dir_option(_find_run_config_dir(record), own), *list_overrides_to_repeat(overrides, own)],
         own,
@@ -205,7 +206,7 @@ def _find_sweep_config_dir(folder: Path) -> str | None:
     """Return the folder of configs that a sweep was started with, from the record of one of its jobs."""
     from cfeval_cli.results.validation import read_record
 
-    for file in sorted(folder.rglob("run.json")):
+    for file in find_records(folder):
         with suppress(UserError):
             return _find_run_config_dir(read_record(file.parent))
     return None

@@ -38,6 +38,7 @@ from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import entries, resume, tables
 from cfeval_cli.results.files import ResultFiles, format_json
+from cfeval_cli.results.locations import RECORD, has_record
 from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.results.schema import RESULT_FILES, get_table_file
 from cfeval_cli.results.validation import read_record, read_verified_record
@@ -48,7 +49,6 @@ from cfeval_cli.statistics.scores import Scores
 log = logging.getLogger(__name__)
 
 JUDGES_FOLDER = "judges"  # inside a run's folder
-RECORD = "run.json"
 
 _HYDRA_FILES = ("config.yaml", "hydra.yaml", "overrides.yaml")
 _HYDRA_FOLDERS = re.compile(r"outputs|multirun|[\d-]+")  # that Hydra makes on the way: outputs/<date>
@@ -84,7 +84,7 @@ class RunFolder:
         """Lock the folder against other runs, and write a first record."""
         with _lock(self.path, "another run is writing to {}. Wait for it, or choose another hydra.run.dir."):
             remove_partial_files(self.path)
-            if not (self.path / RECORD).exists():
+            if not has_record(self.path):
                 self._refuse_foreign_files()
                 self._is_new = True
                 self._record = self._check_record(entries.build_start_entries(self._command, self._overrides))

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from cfeval_cli.core.files import hash_file
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.locations import RECORD
 from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.results.schema import TABLES
 
@@ -51,7 +52,7 @@ def check_listed(record: RunRecord, name: str) -> None:
 
 def read_record(path: Path) -> RunRecord:
     """Return run.json, whatever the state of the run."""
-    file = path / "run.json"
+    file = path / RECORD
     try:
         content = json.loads(read_text(file))
         if not isinstance(content, dict) or not isinstance(content.get("status"), str):

@@ -11,7 +11,8 @@ import pandas as pd
 from cfeval_cli.core.files import make_folder, write_atomically
 from cfeval_cli.errors import UserError
 from cfeval_cli.results import validation as checked
-from cfeval_cli.results.folder import JUDGES_FOLDER, RECORD
+from cfeval_cli.results.folder import JUDGES_FOLDER
+from cfeval_cli.results.locations import find_records, has_record
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.results.schema import get_table_file
 
@@ -22,8 +23,8 @@ def find_run_folders(folders: Sequence[Path], *, with_judges: bool = False) -> l
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"there is no folder {folder}.")
-        below = sorted(path.parent for path in folder.rglob(RECORD))
-        runs = [folder] if (folder / RECORD).exists() else [run for run in below if with_judges or not _is_judge(run)]
+        below = [path.parent for path in find_records(folder)]
+        runs = [folder] if has_record(folder) else [run for run in below if with_judges or not _is_judge(run)]
         if not runs:
             raise UserError(f"neither {folder} nor a folder below it contains a run.json. Name a folder of runs.")
         run_folders |= dict.fromkeys(run.resolve() for run in runs)
@@ -32,7 +33,7 @@ def find_run_folders(folders: Sequence[Path], *, with_judges: bool = False) -> l
 
 def _is_judge(folder: Path) -> bool:
     """Return whether a run is a judge that belongs to the run above it."""
-    return folder.parent.name == JUDGES_FOLDER and (folder.parent.parent / RECORD).exists()
+    return folder.parent.name == JUDGES_FOLDER and has_record(folder.parent.parent)
 
 
 def read_columns(folder: Path, record: RunRecord, name: str, columns: Sequence[str]) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from cfeval_cli.errors import escape_controls
-from cfeval_cli.results.folder import RECORD
+from cfeval_cli.results.locations import RECORD
 from cfeval_cli.study.definitions import load_definitions
 
 _MAX_REASON_CHARACTERS = 300

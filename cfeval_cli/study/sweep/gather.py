@@ -13,7 +13,7 @@ from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
-from cfeval_cli.results.folder import RECORD
+from cfeval_cli.results.locations import has_record
 from cfeval_cli.results.record import RunRecord, SettingsEntry
 from cfeval_cli.study.run_folders import find_run_folders, write_texts
 from cfeval_cli.study.sweep.brief import build_brief
@@ -56,7 +56,7 @@ def gather(
     `failed` has the overrides of jobs that failed before they created a folder.
     """
     refuse_linked_path(into)
-    if (into / RECORD).exists():
+    if has_record(into):
         raise UserError(f"{into} is the folder of a run, whose tables would be overwritten. Name another with --into.")
     into = into.resolve()
     runs = [read_run(path, _name_folder(path, into)) for path in find_run_folders(folders)]
