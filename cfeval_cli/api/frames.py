@@ -169,7 +169,7 @@ class FunctionModel(PredictionFunction, Fingerprinted):
         """Return None: nothing is taken from the cache, because the inputs of a function are not known."""
         return
 
-    def source(self, dataset: Dataset) -> _FunctionPredictor:
+    def make_predictor(self, dataset: Dataset) -> _FunctionPredictor:
         """Return the source of predictions, which worker processes can receive."""
         from joblib import wrap_non_picklable_objects
 

@@ -289,8 +289,8 @@ class ModelClient:
             logits = self._call(self._model.compute_logits_embedded, variable)
         else:
             logits = torch.log(self._call(self._require(HasGradient).predict_proba_embedded, variable))
-        others = torch.arange(logits.shape[1]) != target
-        (gradient,) = torch.autograd.grad((logits[:, target] - logits[:, others].mean(dim=1)).sum(), variable)
+        is_other_class = torch.arange(logits.shape[1]) != target
+        (gradient,) = torch.autograd.grad((logits[:, target] - logits[:, is_other_class].mean(dim=1)).sum(), variable)
         return np.asarray(gradient.numpy())
 
     def get_encoded_estimator(self) -> HasEncodedEstimator:

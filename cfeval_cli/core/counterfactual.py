@@ -101,8 +101,8 @@ class Counterfactuals:
     def take(self, rows: Ints | slice) -> Counterfactuals:
         """Return the counterfactuals of some instances."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        taken: dict[str, Any] = {name: column[rows] for name, column in columns.items() if column is not None}
-        return Counterfactuals(**taken)
+        selected: dict[str, Any] = {name: column[rows] for name, column in columns.items() if column is not None}
+        return Counterfactuals(**selected)
 
     @staticmethod
     def concatenate(parts: Sequence[Counterfactuals]) -> Counterfactuals:

@@ -185,8 +185,10 @@ class Dataset:
 
     def find_allowed(self, feature: int, own: Codes) -> Bools:
         """Return which alternatives (V,) each value (n,) of a feature may change to: (n, V)."""
-        others = self.get_alternatives(feature)
-        return np.asarray(self.features[feature].allows(own[:, None], others[None]) & (own[:, None] != others))
+        alternatives = self.get_alternatives(feature)
+        return np.asarray(
+            self.features[feature].allows(own[:, None], alternatives[None]) & (own[:, None] != alternatives)
+        )
 
     def find_reachable(self, feature: int, own: Codes) -> tuple[Ints, Ints]:
         """Return the range of candidates, as start and end (n,), that each value of a feature may change to."""

@@ -145,11 +145,11 @@ def find_unknown_dependency(file: Path, depends: Sequence[str] = ()) -> str | No
 
     Files that it reads are known if `depends` names any file or folder. A module that is not found is unknown.
     """
-    return _unknown_dependency(file, _get_stamp(file), tuple(depends))
+    return _describe_unknown_dependency(file, _get_stamp(file), tuple(depends))
 
 
 @cache  # The first result stays, because modules that the file imports when executed would be found afterwards.
-def _unknown_dependency(file: Path, stamp: tuple[int, int], depends: tuple[str, ...]) -> str | None:
+def _describe_unknown_dependency(file: Path, stamp: tuple[int, int], depends: tuple[str, ...]) -> str | None:
     try:
         modules, folders = _list_file_imports(file, depends)
         return _find_unknown({file.stem: file} | _list_import_closure(modules, folders)[0], folders, bool(depends))
@@ -175,7 +175,7 @@ def _find_module(name: str) -> str | None:
 
 def _find_unknown(sources: Mapping[str, Path], folders: tuple[str, ...], is_declared: bool) -> str | None:
     own = [(name, path) for name, path in sources.items() if name.partition(".")[0] != "cfeval_cli"]
-    places = (_unknown_in_file(path, name, _get_stamp(path), folders, is_declared) for name, path in own)
+    places = (_find_unknown_in_file(path, name, _get_stamp(path), folders, is_declared) for name, path in own)
     return next((place for place in places if place is not None), None)
 
 
@@ -286,7 +286,7 @@ def _list_modules(path: Path, name: str, stamp: tuple[int, int], beside: tuple[s
 
 
 @cache
-def _unknown_in_file(
+def _find_unknown_in_file(
     path: Path, name: str, stamp: tuple[int, int], folders: tuple[str, ...], is_declared: bool
 ) -> str | None:
     """Return the first place of a file where it may use what is not hashed; None if there is none.
@@ -303,15 +303,15 @@ def _unknown_in_file(
             reasons = [_describe_unknown_import(module, folders, is_declared) for module in modules]
             names = [] if is_declared else [alias.name.rpartition(".")[2] for alias in node.names]
             reasons += [f"imports {imported}" for imported in names if _READING_NAMES.match(imported)]
-            reason = next((known for known in reasons if known is not None), None)
+            reason = next((unknown_reason for unknown_reason in reasons if unknown_reason is not None), None)
         elif is_declared:
             continue
         elif isinstance(node, ast.Name | ast.Attribute):
-            used = node.id if isinstance(node, ast.Name) else node.attr
-            runs_text = isinstance(node, ast.Name) and used in _EXECUTING_NAMES
-            reason = f"uses {used}" if runs_text or _READING_NAMES.match(used) else None
+            name_in_code = node.id if isinstance(node, ast.Name) else node.attr
+            runs_text = isinstance(node, ast.Name) and name_in_code in _EXECUTING_NAMES
+            reason = f"uses {name_in_code}" if runs_text or _READING_NAMES.match(name_in_code) else None
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            reason = f"names the file {node.value}" if _names_file(node.value, path.parent) else None
+            reason = f"names the file {node.value}" if _is_file_name(node.value, path.parent) else None
         if reason is not None:
             return f"{path.name}, line {node.lineno}, {reason}"
     return None
@@ -342,7 +342,7 @@ def _is_standard(module: str) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
-def _names_file(text: str, folder: Path) -> bool:
+def _is_file_name(text: str, folder: Path) -> bool:
     """Return whether a text is the path of a file, from the current folder or from another."""
     try:
         return 0 < len(text) <= _MAX_PATH_CHARACTERS and (Path(text).is_file() or (folder / text).is_file())

@@ -17,6 +17,6 @@ def make_importable(name: str) -> None:
     module = name.partition(".")[0]
     if not module.isidentifier() or module in sys.modules or find_spec(module) is not None:
         return
-    here = str(Path.cwd())
-    if PathFinder.find_spec(module, [here]) is not None:
-        sys.path.append(here)
+    working_directory = str(Path.cwd())
+    if PathFinder.find_spec(module, [working_directory]) is not None:
+        sys.path.append(working_directory)

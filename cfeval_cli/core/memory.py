@@ -23,11 +23,11 @@ def make_set_keys(sets: Bools, ids: Ints | None = None) -> Keys:
     """Return a key (n,) for each set of features (n, M), or for each pair of instance and set."""
     bits = np.packbits(sets, axis=1)
     parts = [bits] if ids is None else [np.ascontiguousarray(ids, dtype=">u4").view(np.uint8).reshape(-1, 4), bits]
-    whole = np.concatenate(parts, axis=1)
-    if whole.shape[1] <= _WORD_BYTES:  # integers are sorted faster than bytes
-        return np.pad(whole, ((0, 0), (_WORD_BYTES - whole.shape[1], 0))).view(">u8").ravel().astype(np.uint64)
-    whole = np.pad(whole, ((0, 0), (0, 1)), constant_values=1)  # NumPy drops zeros at the end of bytes
-    return np.ascontiguousarray(whole).view(f"S{whole.shape[1]}").ravel()
+    packed = np.concatenate(parts, axis=1)
+    if packed.shape[1] <= _WORD_BYTES:  # integers are sorted faster than bytes
+        return np.pad(packed, ((0, 0), (_WORD_BYTES - packed.shape[1], 0))).view(">u8").ravel().astype(np.uint64)
+    packed = np.pad(packed, ((0, 0), (0, 1)), constant_values=1)  # NumPy drops zeros at the end of bytes
+    return np.ascontiguousarray(packed).view(f"S{packed.shape[1]}").ravel()
 
 
 def encode_rows(codes: Codes) -> Ints | None:

@@ -39,8 +39,8 @@ def compute_nearest_shares(squared: Floats, counts: Floats, size: int) -> Floats
     margin = _TOLERANCE * np.maximum(1.0, last)
     nearer = (squared < (last - margin)[:, None]).astype(np.float64) @ counts
     tied = (np.abs(squared - last[:, None]) <= margin[:, None]).astype(np.float64) @ counts
-    left = size - nearer.sum(axis=1, keepdims=True)
-    return np.asarray((nearer + left * tied / tied.sum(axis=1, keepdims=True)) / size)
+    n_remaining = size - nearer.sum(axis=1, keepdims=True)
+    return np.asarray((nearer + n_remaining * tied / tied.sum(axis=1, keepdims=True)) / size)
 
 
 def predict_training_classes(inputs: MetricInput) -> Ints:

@@ -43,7 +43,7 @@ def read_npz(path: Path, max_bytes: int = MAX_FILE_BYTES) -> dict[str, NDArray[A
     return arrays
 
 
-def memory_map(path: Path) -> NDArray[Any]:
+def open_memory_map(path: Path) -> NDArray[Any]:
     """Return the memory-mapped array of an .npy file; ValueError if it is damaged or has Python objects."""
     try:
         return np.lib.format.open_memmap(path, mode="r")

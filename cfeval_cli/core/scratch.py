@@ -147,7 +147,7 @@ def _view_column(mapping: mmap.mmap | None, column: _ScratchColumn) -> NDArray[A
 
 def _write_part(file: int, part: NDArray[Any], start: int) -> None:
     """Write a part completely; a full disk raises an OSError here, where mapped memory would crash the process."""
-    rest = memoryview(part.tobytes()) if part.size < _PAGE_BYTES else memoryview(part.data).cast("B")
-    while len(rest):
-        n_written = os.pwrite(file, rest, start)
-        rest, start = rest[n_written:], start + n_written
+    remainder = memoryview(part.tobytes()) if part.size < _PAGE_BYTES else memoryview(part.data).cast("B")
+    while len(remainder):
+        n_written = os.pwrite(file, remainder, start)
+        remainder, start = remainder[n_written:], start + n_written

@@ -81,7 +81,7 @@ class OneHot:
 
     def flatten_values(self, features: Ints, values: Codes) -> Floats:
         """Return values of some features as vectors."""
-        return np.concatenate([self._vectorise_values(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
+        return np.concatenate([self._flatten_feature(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
     def get_columns(self, features: Ints) -> Ints:
         """Return the columns of some features in the vector of a row."""
@@ -92,7 +92,7 @@ class OneHot:
         """Return the dimension of the vector of a feature."""
         return len(self.dataset.features[feature].values)
 
-    def _vectorise_values(self, feature: int, codes: Codes) -> Floats:
+    def _flatten_feature(self, feature: int, codes: Codes) -> Floats:
         """Return values of one feature as vectors."""
         vectors = np.zeros((len(codes), self._get_dimension(feature)))
         present = np.flatnonzero(codes != ABSENT)
@@ -149,10 +149,8 @@ class Scaled(OneHot):
     def _get_dimension(self, feature: int) -> int:
         return self.positions[feature].shape[1] if feature in self.positions else super()._get_dimension(feature)
 
-    def _vectorise_values(self, feature: int, codes: Codes) -> Floats:
-        return (
-            self.positions[feature][codes] if feature in self.positions else super()._vectorise_values(feature, codes)
-        )
+    def _flatten_feature(self, feature: int, codes: Codes) -> Floats:
+        return self.positions[feature][codes] if feature in self.positions else super()._flatten_feature(feature, codes)
 
 
 def _compute_positions(dataset: Dataset, feature: int) -> Floats:
@@ -161,10 +159,10 @@ def _compute_positions(dataset: Dataset, feature: int) -> Floats:
     raw = np.arange(len(about.values)) if about.numbers is None else about.numbers
     line = raw.astype(float)
     codes = dataset.train.codes[:, feature]
-    known = line[codes[codes != about.missing_code]]
-    middle = float(np.median(known)) if len(known) else 0.0
+    present_values = line[codes[codes != about.missing_code]]
+    middle = float(np.median(present_values)) if len(present_values) else 0.0
     if about.numbers is not None:
-        line = (line - middle) / _compute_spread(known - middle)
+        line = (line - middle) / _compute_spread(present_values - middle)
         middle = 0.0
     if about.missing_code is None:
         return line[:, None]

@@ -49,7 +49,7 @@ class Glove:
     def _read_package(self, data_dir: Path, words: Sequence[str]) -> _ReadVectors:
         table_file, index_file = find_files(self.files(), data_dir)
         try:
-            table = npy.memory_map(table_file.path)
+            table = npy.open_memory_map(table_file.path)
             if table.ndim != 2 or table.dtype.kind != "f" or not 0 < table.shape[1] <= _MAX_DIMENSION:
                 raise ValueError(f"numbers (words, d) are expected, not {table.dtype} {table.shape}")
         except (ValueError, OSError) as error:

@@ -80,7 +80,7 @@ class AdditiveClasses(core.Probabilistic, core.HasAdditiveEffects, HasReadFeatur
     bias: Floats  # (C,)
     tables: tuple[Floats, ...]  # for each feature, the effects (V, C) of its values
     means: Floats  # (M, C) over the training set
-    shown: Bools  # (M,) whether the model reads each feature
+    is_read: Bools  # (M,) whether the model reads each feature
 
     def predict_proba(self, codes: Codes) -> Floats:
         """Return the probabilities (n, C) of codes (n, M)."""
@@ -91,31 +91,31 @@ class AdditiveClasses(core.Probabilistic, core.HasAdditiveEffects, HasReadFeatur
 
     def compute_effects(self, codes: Codes, classes: Ints) -> Floats:
         """Return the effects (n, M) of the values on the logit of one class for each row, against the others."""
-        effects = [contrast_classes(table)[codes[:, j], classes] for j, table in enumerate(self.tables)]
+        effects = [subtract_other_classes(table)[codes[:, j], classes] for j, table in enumerate(self.tables)]
         return np.stack(effects, axis=1)
 
     def compute_value_effects(self, feature: int, target: int) -> Floats:
         """Return the effects (V,) of all values of a feature on the logit of a class, against the others."""
-        return np.asarray(contrast_classes(self.tables[feature])[:, target])
+        return np.asarray(subtract_other_classes(self.tables[feature])[:, target])
 
     def compute_mean_effects(self) -> Floats:
         """Return the mean effects (C, M) of the features on each class over the training set."""
-        return np.asarray(contrast_classes(self.means).T)
+        return np.asarray(subtract_other_classes(self.means).T)
 
     def get_used_features(self) -> Bools:
         """Return whether the model reads each feature (M,)."""
-        return self.shown
+        return self.is_read
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays for model.npz."""
         sizes = np.array([len(table) for table in self.tables])
         return {
             "bias": self.bias, "effects": np.concatenate(self.tables), "sizes": sizes, "means": self.means,
-            "shown": self.shown,
+            "shown": self.is_read,
         }  # fmt: skip
 
 
-def contrast_classes(effects: Floats) -> Floats:
+def subtract_other_classes(effects: Floats) -> Floats:
     """Return the effects (…, C) on the logit of each class minus the mean of the logits of the other classes."""
     classes = effects.shape[-1]
     return np.asarray(effects - (effects.sum(axis=-1, keepdims=True) - effects) / (classes - 1))

@@ -54,7 +54,7 @@ class EmbeddingModelSettings(SupportsFeatureSubset, Restorable):
             check_int(name, getattr(self, name), 1)
         check_settings_by_kind(self.learning_rate, self.batch_size)
 
-    def trains_embeddings(self, dataset: Dataset) -> bool:
+    def needs_embedding_training(self, dataset: Dataset) -> bool:
         """Return whether the embeddings are trained, or stay as they were pretrained."""
         return dataset.pretrained is None or self.fine_tune
 
@@ -82,14 +82,14 @@ class EmbeddingTables(SupportsBatchedEmbedding):
         starts = np.array([ends[id(table)] - len(table) for table in self.tables])
         return np.concatenate([*shared.values(), np.zeros((1, self.tables[0].shape[1]))]), starts
 
-    def tables_to_arrays(self) -> dict[str, Floats | Ints]:
+    def store_tables(self) -> dict[str, Floats | Ints]:
         """Return the tables as arrays; a table that features share is stored once."""
         table, starts = self._common_table
         return {"embeddings": table[:-1], "starts": starts, "sizes": np.array([len(table) for table in self.tables])}
 
 
 def restore_tables(embeddings: Floats, starts: Ints, sizes: Ints) -> tuple[Floats, ...]:
-    """Return the tables from the arrays of `tables_to_arrays`; features with the same span share one table."""
+    """Return the tables from the arrays of `store_tables`; features with the same span share one table."""
     spans = list(zip(starts.tolist(), sizes.tolist(), strict=True))
     # Copies are aligned like trained tables, so that sums have the same bits.
     tables = {(start, size): embeddings[start : start + size].copy() for start, size in spans}

@@ -65,8 +65,8 @@ class BagOfWords:
         from scipy.sparse import csr_matrix
 
         row, position = np.nonzero(codes != ABSENT)
-        ones = np.ones(len(row))
-        return csr_matrix((ones, (row, codes[row, position])), shape=(len(codes), self.n_words))
+        counts = np.ones(len(row))
+        return csr_matrix((counts, (row, codes[row, position])), shape=(len(codes), self.n_words))
 
 
 def make_table_encoder(

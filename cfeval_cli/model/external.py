@@ -121,7 +121,7 @@ class PretrainedModel(DeclaresOutputType):
     """Settings of a model that is trained already."""
 
     @abstractmethod
-    def source(self, dataset: Dataset) -> Predictor:
+    def make_predictor(self, dataset: Dataset) -> Predictor:
         """Return the source of predictions."""
 
     @abstractmethod
@@ -130,7 +130,7 @@ class PretrainedModel(DeclaresOutputType):
 
     def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
         """Return the model, which is trained already."""
-        return self.output_type(dataset)(self.source(dataset))  # type: ignore[no-any-return]
+        return self.output_type(dataset)(self.make_predictor(dataset))  # type: ignore[no-any-return]
 
 
 class PredictionFunction(PretrainedModel):
@@ -142,7 +142,7 @@ class PredictionFunction(PretrainedModel):
         """Return ProbabilityModel or LabelModel."""
         kind = self.gives
         if kind == "auto":
-            source = self.source(dataset)
+            source = self.make_predictor(dataset)
             output = call_model(source.predict_raw, dataset.test.codes[:N_PROBE_ROWS], dataset, source.title)
             kind = infer_output_kind(output, dataset.classes)
         return ProbabilityModel if kind == "probabilities" else LabelModel
@@ -349,6 +349,6 @@ def describe_missing_columns(required: Sequence[str], dataset: Dataset) -> str |
     missing = [name for name in required if name not in names]
     if not missing:
         return None
-    more = f" and {len(missing) - 3} more" * (len(missing) > 3)
+    suffix = f" and {len(missing) - 3} more" * (len(missing) > 3)
     hint = did_you_mean(missing[0], names)
-    return f"needs {', '.join(missing[:3])}{more}, but {dataset.name} has no such feature.{hint}"
+    return f"needs {', '.join(missing[:3])}{suffix}, but {dataset.name} has no such feature.{hint}"

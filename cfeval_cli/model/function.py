@@ -62,7 +62,7 @@ class Function(PredictionFunction, Fingerprinted):
             )
         return model
 
-    def source(self, dataset: Dataset) -> _FilePredictor:
+    def make_predictor(self, dataset: Dataset) -> _FilePredictor:
         """Return the function in its file."""
         file, name = self._split_path()
         mark = hash_component(self)

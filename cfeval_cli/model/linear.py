@@ -84,14 +84,14 @@ class LinearModel(
 
     def _compute_edited_logits(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
         """Return the logits (m,) of edits: the effects of edited features are exchanged."""
-        rest = self._compute_logits(codes)
+        partial_logits = self._compute_logits(codes)
         starts = []
         for selected in features.T:
             begin = self._starts[:, 0].take(np.where(selected == NO_FEATURE, 0, selected))
             own = np.where(selected == NO_FEATURE, ABSENT, codes[np.arange(len(codes)), selected])
-            rest -= self._effects.take(begin + own)
+            partial_logits -= self._effects.take(begin + own)
             starts.append(begin)
-        logits = rest.take(rows)
+        logits = partial_logits.take(rows)
         for i, begin in enumerate(starts):
             logits = logits + self._effects.take(begin.take(rows) + values[:, i])  # rows may be (1,)
         return np.asarray(logits)
@@ -128,11 +128,11 @@ class LinearModel(
         is_feature = features != NO_FEATURE
         weights = self.weights[features] * is_feature[:, :, None]
         effects = np.take_along_axis(self._compute_own_effects(codes), features, axis=1) * is_feature
-        rest = self._compute_logits(codes) - effects.sum(axis=1)
+        partial_logits = self._compute_logits(codes) - effects.sum(axis=1)
 
         def compute_gradient(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
             gradient = weights.take(rows, axis=0)
-            positive = _compute_sigmoid(np.einsum("nkd,nkd->n", vectors, gradient) + rest[rows])
+            positive = _compute_sigmoid(np.einsum("nkd,nkd->n", vectors, gradient) + partial_logits[rows])
             gradient *= (positive * (1.0 - positive))[:, None, None]
             return positive, gradient
 
@@ -195,7 +195,7 @@ class LinearModel(
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays for model.npz."""
-        return {"bias": np.array(self.bias), "weights": self.weights, **self.tables_to_arrays(), "means": self.means}
+        return {"bias": np.array(self.bias), "weights": self.weights, **self.store_tables(), "means": self.means}
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> LinearModel:

@@ -59,7 +59,7 @@ class Logistic(embedding.EmbeddingModelSettings):
         weights = torch.randn(width, dim, generator=generator, dtype=torch.float64) / (width * dim) ** 0.5
         bias = torch.zeros((), dtype=torch.float64)
         parameters = [weights.requires_grad_(), bias.requires_grad_()]
-        if self.trains_embeddings(dataset):
+        if self.needs_embedding_training(dataset):
             parameters.append(table.requires_grad_())
 
         def compute_loss(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -29,7 +29,7 @@ class MlpModel(Probabilistic, embedding.EmbeddingTables, HasGradient, HasReadFea
 
     tables: tuple[Floats, ...]  # for each feature, the embeddings (V, d) of its values
     layers: tuple[tuple[Floats, Floats], ...]  # weights (in, out) and biases (out,)
-    shown: Bools  # (M,) whether the model reads each feature
+    is_read: Bools  # (M,) whether the model reads each feature
 
     def predict_proba(self, codes: Codes) -> Floats:
         """Return the probabilities (n, C) of codes (n, M)."""
@@ -40,7 +40,7 @@ class MlpModel(Probabilistic, embedding.EmbeddingTables, HasGradient, HasReadFea
         """Return the probabilities of a batch, computed in blocks of the same size."""
         n_blocks = -(-len(codes) // _BLOCK_ROWS)
         padded = np.zeros((n_blocks * _BLOCK_ROWS, len(self.layers[0][0])))
-        features = np.flatnonzero(self.shown).tolist()
+        features = np.flatnonzero(self.is_read).tolist()
         padded[: len(codes)] = np.concatenate([self.embed_values(j, codes[:, j]) for j in features], axis=1)
         values: Floats = padded.reshape(n_blocks, _BLOCK_ROWS, padded.shape[1])
         for i, (weights, biases) in enumerate(self.layers):
@@ -54,18 +54,18 @@ class MlpModel(Probabilistic, embedding.EmbeddingTables, HasGradient, HasReadFea
         import torch
 
         layers = [(torch.as_tensor(weights), torch.as_tensor(biases)) for weights, biases in self.layers]
-        visible = vectors if self.shown.all() else vectors[:, torch.as_tensor(np.flatnonzero(self.shown))]
+        visible = vectors if self.is_read.all() else vectors[:, torch.as_tensor(np.flatnonzero(self.is_read))]
         return torch.softmax(_compute_logits(visible, layers), dim=1)
 
     def get_used_features(self) -> Bools:
         """Return whether the model reads each feature (M,)."""
-        return self.shown
+        return self.is_read
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays for model.npz."""
         layers = {f"weights_{i}": weights for i, (weights, _) in enumerate(self.layers)}
         layers |= {f"biases_{i}": biases for i, (_, biases) in enumerate(self.layers)}
-        return {**self.tables_to_arrays(), "shown": self.shown, **layers}
+        return {**self.store_tables(), "shown": self.is_read, **layers}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Mlp(embedding.EmbeddingModelSettings):
         ]
         parameters = [parameter.requires_grad_() for layer in layers for parameter in layer]
         state = [*parameters, table]
-        if self.trains_embeddings(dataset):
+        if self.needs_embedding_training(dataset):
             parameters.append(table.requires_grad_())
 
         def compute_loss(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -50,23 +50,23 @@ class Onnx(PretrainedModel, Fingerprinted):
 
     def fingerprint(self) -> str:
         """Hash the files of external tensors; the file itself is hashed as the value of a setting."""
-        files = find_external_files(_absolute(self.path))
+        files = find_external_files(_get_absolute_path(self.path))
         return sha256(b"".join(sha256(file.read_bytes()).digest() for file in files)).hexdigest()
 
     def output_type(self, dataset: Dataset) -> type:
         """Return ProbabilityModel if the output is of probabilities, else LabelModel."""
-        source = self.source(dataset)
+        source = self.make_predictor(dataset)
         source.check()
         return ProbabilityModel if source.output.is_probability else LabelModel
 
-    def source(self, dataset: Dataset) -> _OnnxPredictor:
+    def make_predictor(self, dataset: Dataset) -> _OnnxPredictor:
         """Return the file with the selected output."""
-        file, mark = _absolute(self.path), hash_component(self)
+        file, mark = _get_absolute_path(self.path), hash_component(self)
         output = _select_output(open_session(file, mark).get_outputs(), self.output, self.path)
         return _OnnxPredictor(dataset, f"model.path={self.path}", mark, self.batch_size, file=file, output=output)
 
 
-def _absolute(path: str) -> Path:
+def _get_absolute_path(path: str) -> Path:
     return find_model_file(path, "a model in ONNX format").absolute()
 
 

@@ -79,14 +79,14 @@ class Skops(PretrainedModel, Fingerprinted):
 
     def output_type(self, dataset: Dataset) -> type:
         """Return ProbabilityModel if the model has predict_proba, else LabelModel."""
-        model = self.source(dataset).model
+        model = self.make_predictor(dataset).model
         if isinstance(model, _HasFeatureNames) and (
             reason := describe_missing_columns(list(model.feature_names_in_), dataset)
         ):
             raise UserError(f"model.path={self.path} {reason}")
         return ProbabilityModel if has_predict_proba(model) else LabelModel
 
-    def source(self, dataset: Dataset) -> _SkopsPredictor:
+    def make_predictor(self, dataset: Dataset) -> _SkopsPredictor:
         """Return the file with the trusted types."""
         file = find_model_file(self.path, "a model that skops wrote").absolute()
         mark = hash_component(self)

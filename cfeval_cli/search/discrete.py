@@ -267,8 +267,8 @@ class _Candidates:
                 continue
             own_position = self.own_position[i].take(rows)
             is_behind_own = (own_position != _NO_POSITION) & (position > own_position)
-            others = self.table.take(self.begin[i].take(rows) + position - is_behind_own)
-            values[:, i] = np.where(position == own_position, self.own[i].take(rows), others)
+            other_values = self.table.take(self.begin[i].take(rows) + position - is_behind_own)
+            values[:, i] = np.where(position == own_position, self.own[i].take(rows), other_values)
         return values
 
     def draw_other_values(self, task: SearchTask, rows: Ints) -> Codes:
@@ -354,14 +354,14 @@ def _limit_to_permitted(
     begin, sizes, own_position = begin.copy(), sizes.copy(), np.full(features.shape, _NO_POSITION)
     is_limited = False
     for j in np.unique(features[is_feature]).tolist():
-        here = is_feature & (features == j)
-        first, last = dataset.find_reachable(j, own[here])
-        position = np.searchsorted(dataset.candidates[j], own[here])
-        is_candidate = dataset.candidates[j].take(position, mode="clip") == own[here]
+        is_this_feature = is_feature & (features == j)
+        first, last = dataset.find_reachable(j, own[is_this_feature])
+        position = np.searchsorted(dataset.candidates[j], own[is_this_feature])
+        is_candidate = dataset.candidates[j].take(position, mode="clip") == own[is_this_feature]
         is_reachable = is_candidate & (first <= position) & (position < last)
         adds_own = ~is_reachable & ((len(own) > 1) | (first == last))
-        begin[here] += first
-        sizes[here] = last - first + adds_own
-        own_position[here] = np.where(adds_own, np.clip(position - first, 0, last - first), _NO_POSITION)
+        begin[is_this_feature] += first
+        sizes[is_this_feature] = last - first + adds_own
+        own_position[is_this_feature] = np.where(adds_own, np.clip(position - first, 0, last - first), _NO_POSITION)
         is_limited |= dataset.features[j].allowed_change != "any"
     return begin, sizes, own_position if is_limited or (own_position != _NO_POSITION).any() else None

@@ -31,7 +31,7 @@ def make_inputs(frames, tmp_path, **settings):
     """The dataset and the model as a run has them."""
     table, excluded = frames.make_dataset(tmp_path, "mine", None, settings)
     dataset = table.load(tmp_path, 0)
-    return dataset, FunctionModel(predict_proba, frames, excluded).source(dataset)
+    return dataset, FunctionModel(predict_proba, frames, excluded).make_predictor(dataset)
 
 
 def test_model_gets_the_original_values_of_every_type(tmp_path):

@@ -79,7 +79,7 @@ def test_npz_and_npy_arrays_are_read_as_written(tmp_path):
     found = npy.read_npz(tmp_path / "x.npz")
     assert set(found) == set(arrays) and all(np.array_equal(found[name], arrays[name]) for name in arrays)
     np.save(tmp_path / "y.npy", arrays["a"])
-    assert np.array_equal(npy.memory_map(tmp_path / "y.npy"), arrays["a"])
+    assert np.array_equal(npy.open_memory_map(tmp_path / "y.npy"), arrays["a"])
     with pytest.raises(ValueError, match="damaged"):
         npy.read_npz(tmp_path / "y.npy")
 

@@ -36,12 +36,12 @@ def test_npz_arrays_are_read_as_written(file):
 def test_memory_map_has_the_array_and_rejects_a_short_file(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, ARRAYS["a"])
-    assert np.array_equal(npy.memory_map(path), ARRAYS["a"])
+    assert np.array_equal(npy.open_memory_map(path), ARRAYS["a"])
     body = path.read_bytes()
     for damaged in (body[:-8], body[:20], b"", b"PK nothing", body.replace(b"(3, 4)", b"(3, (4")):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"\w"):
-            npy.memory_map(path)
+            npy.open_memory_map(path)
 
 
 def test_objects_and_large_or_damaged_files_are_rejected(file):

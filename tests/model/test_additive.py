@@ -21,7 +21,7 @@ from cfeval_cli.model.additive import (
     AdditiveClasses,
     AdditiveModel,
     compute_effects_of_values,
-    contrast_classes,
+    subtract_other_classes,
 )
 from cfeval_cli.model.encoding import make_table_encoder
 from cfeval_cli.seeding import draw_seed, make_stream
@@ -107,7 +107,7 @@ def test_model_restored_from_its_arrays_is_equal(fitted):
 
 
 def test_against_is_one_class_less_the_mean_of_the_others():
-    told = contrast_classes(np.array([[1.0, 2.0, 6.0]]))
+    told = subtract_other_classes(np.array([[1.0, 2.0, 6.0]]))
     assert told.tolist() == [[1 - 4, 2 - 3.5, 6 - 1.5]]
 
 
