@@ -18,31 +18,33 @@ PAPER = (
     "truth=[signed,shapley,contrast,absolute]",
     "support=own",
 )
-SAME = ("n_explain=40", "resamples=200", "bounds=2000", "explainer.lime.n_samples=300")
+COMMON_SETTINGS = ("n_explain=40", "resamples=200", "bounds=2000", "explainer.lime.n_samples=300")
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "more"),
+    ("name", "data", "settings"),
     [("table", "toy", ["k=2"]), ("text", "toy_text", ["search=continuous", "search.steps=200"])],
 )
-def test_the_papers_definitions_give_what_they_gave(name, data, more, request, make_run):
-    folder = make_run(request.getfixturevalue(data), *PAPER, *SAME, *more)
+def test_results_with_the_papers_definitions_equal_the_reference(name, data, settings, request, make_run):
+    folder = make_run(request.getfixturevalue(data), *PAPER, *COMMON_SETTINGS, *settings)
     for table in ("metrics", "correlations", "differences", "bounds"):
-        then, now = pd.read_csv(BEFORE / name / f"{table}.csv"), pd.read_csv(folder / f"{table}.csv")
+        reference, table_now = pd.read_csv(BEFORE / name / f"{table}.csv"), pd.read_csv(folder / f"{table}.csv")
         if table == "bounds":  # whose shares by truth are rows of another table now
             shares = pd.read_csv(folder / "bounds_truth.csv").pivot(
                 index=["metric", "variant"], columns="truth", values="share"
             )
-            now = now.merge(shares.add_prefix("truth_"), left_on=["metric", "variant"], right_index=True)
-        if "subset" in now:  # which came later
-            now = now[now["subset"] == "all"].reset_index(drop=True)
+            table_now = table_now.merge(shares.add_prefix("truth_"), left_on=["metric", "variant"], right_index=True)
+        if "subset" in table_now:  # which came later
+            table_now = table_now[table_now["subset"] == "all"].reset_index(drop=True)
         if table == "differences":  # since then, too few instances for an interval give no difference either
-            then.loc[then["low"].isna(), ["difference", "same"]] = np.nan, False
-        pd.testing.assert_frame_equal(now[list(then)], then, check_dtype=False, rtol=1e-6, atol=1e-9)
+            reference.loc[reference["low"].isna(), ["difference", "same"]] = np.nan, False
+        pd.testing.assert_frame_equal(table_now[list(reference)], reference, check_dtype=False, rtol=1e-6, atol=1e-9)
     keys = ["instance", "explainer", "metric", "variant"]
-    then, now = (pd.read_parquet(place / "scores.parquet").set_index(keys) for place in (BEFORE / name, folder))
-    pd.testing.assert_frame_equal(now[list(then)], then, check_exact=False, rtol=1e-6, atol=1e-9)
-    then, now = (pd.read_parquet(place / "explanations.parquet") for place in (BEFORE / name, folder))
-    assert [list(row) for row in now["features"]] == [list(row) for row in then["features"]]
-    for one, two in zip(now["scores"], then["scores"], strict=True):
-        assert np.asarray(one) == pytest.approx(np.asarray(two), rel=1e-6, abs=1e-9)
+    reference, table_now = (
+        pd.read_parquet(place / "scores.parquet").set_index(keys) for place in (BEFORE / name, folder)
+    )
+    pd.testing.assert_frame_equal(table_now[list(reference)], reference, check_exact=False, rtol=1e-6, atol=1e-9)
+    reference, table_now = (pd.read_parquet(place / "explanations.parquet") for place in (BEFORE / name, folder))
+    assert [list(row) for row in table_now["features"]] == [list(row) for row in reference["features"]]
+    for actual, expected in zip(table_now["scores"], reference["scores"], strict=True):
+        assert np.asarray(actual) == pytest.approx(np.asarray(expected), rel=1e-6, abs=1e-9)

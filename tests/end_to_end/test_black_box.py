@@ -75,8 +75,8 @@ def compute(toy, folder, *arguments):
 
 
 def test_model_with_probabilities_has_every_explainer_and_metric_that_applies(toy, folder):
-    more = ("bounds=5", "explainer_stability=2", "metric=core", "truth=[signed]", "n_explain=30")
-    results = compute(toy, folder, "model=forest", *more, *FEWER_SAMPLES)
+    options = ("bounds=5", "explainer_stability=2", "metric=core", "truth=[signed]", "n_explain=30")
+    results = compute(toy, folder, "model=forest", *options, *FEWER_SAMPLES)
     record, findings = results.record, results.findings
     assert list(record.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record.explainers_absent["lr"] and set(record.metrics_absent) == {"recall", "hit"}
@@ -98,17 +98,23 @@ def test_model_with_labels_has_the_metrics_of_labels(toy, folder):
     assert list(results.record.explainers) == ["random", "anchor", "decision_boundary"]
     assert set(results.record.explainers_absent) == {"omission", "lime", "lr"}
     metrics = results.findings.metrics
-    scored = set(metrics.loc[metrics["value"].notna(), "metric"])
-    assert scored == {"dfr", "validity", "proximity", "proximity_flips", "c", "coverage"}
+    scored_metrics = set(metrics.loc[metrics["value"].notna(), "metric"])
+    assert scored_metrics == {"dfr", "validity", "proximity", "proximity_flips", "c", "coverage"}
     assert results.record.levels == ["label"]
     assert "No ground truth" in build.Report(results).render_page({}, [])
     assert pd.read_parquet(folder / "run" / "instances.parquet")["predicted_probability"].isna().all()
 
 
 def test_model_of_three_classes(toy, folder):
-    few = ["n_explain=15", "explainer=[random,omission,lime]", *FEWER_SAMPLES[:1], "k=2", "truth.shapley.budget=500"]
+    settings = [
+        "n_explain=15",
+        "explainer=[random,omission,lime]",
+        *FEWER_SAMPLES[:1],
+        "k=2",
+        "truth.shapley.budget=500",
+    ]
     data = ["dataset=wine", "dataset.candidates=8", f"data_dir={folder / 'data'}", *SMALL_RUN, FEW_METRICS]
-    inside.run(folder / "run", *data, *few, "model=forest", folder=folder / "conf")
+    inside.run(folder / "run", *data, *settings, "model=forest", folder=folder / "conf")
     assert len(json.loads((folder / "run" / "dataset.json").read_text())["classes"]) == 3
     assert pd.read_csv(folder / "run" / "metrics.csv").query("metric == 'c_soft'")["value"].notna().all()
     instances = pd.read_parquet(folder / "run" / "instances.parquet")

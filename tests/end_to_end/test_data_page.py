@@ -29,9 +29,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(("more", "sizes"), [("", (64, 8, 8)), (BY_COLUMN, (40, 20, 20)), (BY_FILES, (64, 16, 80))])
-def test_the_yaml_of_the_page_reads_a_file_as_it_says(folder, more, sizes):
-    data = instantiate(yaml.safe_load(LOANS + more), _convert_="all").load(folder, 0)
+@pytest.mark.parametrize(("options", "sizes"), [("", (64, 8, 8)), (BY_COLUMN, (40, 20, 20)), (BY_FILES, (64, 16, 80))])
+def test_the_yaml_of_the_page_reads_a_file_as_it_says(folder, options, sizes):
+    data = instantiate(yaml.safe_load(LOANS + options), _convert_="all").load(folder, 0)
     assert [(f.name, f.kind, f.missing_code is not None) for f in data.features] == [
         ("age", "number", False),
         ("income", "number", True),
@@ -42,10 +42,12 @@ def test_the_yaml_of_the_page_reads_a_file_as_it_says(folder, more, sizes):
     assert data.classes == ("0", "1") and data.train.labels.mean() == pytest.approx(1 / 3, abs=0.1)
 
 
-@pytest.mark.parametrize(("kind", "shown"), [(TabularData, LOANS), (Text, REVIEWS + VECTORS)])
-def test_every_setting_is_on_the_page(kind, shown):
-    known = set(kind.__dataclass_fields__) - {"reference"}
-    assert {name for name in known if f"`{name}" in PAGE or f"{name}:" in shown or f"@{name}:" in shown} == known
+@pytest.mark.parametrize(("kind", "example"), [(TabularData, LOANS), (Text, REVIEWS + VECTORS)])
+def test_every_setting_is_on_the_page(kind, example):
+    settings = set(kind.__dataclass_fields__) - {"reference"}
+    assert {
+        name for name in settings if f"`{name}" in PAGE or f"{name}:" in example or f"@{name}:" in example
+    } == settings
 
 
 def test_the_texts_of_the_page_are_read_as_it_says(tmp_path):
@@ -54,14 +56,14 @@ def test_the_texts_of_the_page_are_read_as_it_says(tmp_path):
     (tmp_path / "reviews.tsv").write_text("\n".join(lines))
     data = instantiate(yaml.safe_load(REVIEWS), _convert_="all").load(tmp_path, 0)
     assert len(data.train) == 32 and data.classes == ("bad", "good") and data.pretrained is None
-    said = {text.rsplit(" ", 1)[0]: label for text, label in zip(data.train.texts, data.train.labels, strict=True)}
-    assert said == {"Très mauvais, dull!": 0, "Good. Don't miss it": 1}
+    labels = {text.rsplit(" ", 1)[0]: label for text, label in zip(data.train.texts, data.train.labels, strict=True)}
+    assert labels == {"Très mauvais, dull!": 0, "Good. Don't miss it": 1}
 
 
 def test_vectors_are_two_lines(tmp_path):
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "reviews.yaml").write_text(VECTORS + REVIEWS)
     with compose.open_packaged_configs():
-        made = compose.compose_run(["dataset=reviews"], str(tmp_path))
-    glove = instantiate(made.dataset.embedding, _convert_="all")
-    assert glove.files()[0].name == "glove_6B_50d_emb.npy" and made.dataset.name == "reviews"
+        config = compose.compose_run(["dataset=reviews"], str(tmp_path))
+    glove = instantiate(config.dataset.embedding, _convert_="all")
+    assert glove.files()[0].name == "glove_6B_50d_emb.npy" and config.dataset.name == "reviews"

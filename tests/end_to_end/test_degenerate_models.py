@@ -5,8 +5,10 @@ import re
 
 import pytest
 
-FEW = ("n_explain=20", "bounds=0", "explainer=[random,omission,lime]", "explainer.lime.n_samples=50", "n_jobs=1",
-       "metric=[comprehensiveness,validity_soft,recall]", "truth.shapley.background=20")  # fmt: skip
+SMALL_SETTINGS = (
+    "n_explain=20", "bounds=0", "explainer=[random,omission,lime]", "explainer.lime.n_samples=50",
+    "n_jobs=1", "metric=[comprehensiveness,validity_soft,recall]", "truth.shapley.background=20",
+)  # fmt: skip
 
 
 def recommendation(folder):
@@ -23,7 +25,7 @@ def script(toy, tmp_path):
 
 
 def test_a_constant_model_has_an_answer_that_says_that_nothing_differs(toy, make_run, script):
-    folder = make_run(toy, *script("return np.tile([0.25, 0.75], (len(rows), 1))"), *FEW, "n_explain=40")
+    folder = make_run(toy, *script("return np.tile([0.25, 0.75], (len(rows), 1))"), *SMALL_SETTINGS, "n_explain=40")
     for answer in recommendation(folder).values():
         assert answer["explainer"] is None and not answer["reference"]["decides"]
     assert re.search("have the same value on|Inconclusive", (folder / "tables.md").read_text())
@@ -31,20 +33,22 @@ def test_a_constant_model_has_an_answer_that_says_that_nothing_differs(toy, make
 
 def test_a_class_that_is_never_predicted_is_no_reason_to_fail(toy, make_run, script):
     folder = make_run(toy, *script("p = 0.6 + 0.01 * (np.arange(len(rows)) * 0 + rows['shape'].eq('flat')); "
-                               "return np.column_stack([1 - p, p])"), *FEW, "n_explain=40")  # fmt: skip
+                               "return np.column_stack([1 - p, p])"), *SMALL_SETTINGS, "n_explain=40")  # fmt: skip
     record = json.loads((folder / "run.json").read_text())
     assert record["status"] == "complete" and set(recommendation(folder)) == {"contribution", "change"}
 
 
 def test_one_feature_leaves_nothing_to_choose(toy, make_run):
     without = [f"~dataset.features.{name}" for name in ("shape", "colour", "weight")]
-    folder = make_run(toy, "model=tree", *without, *FEW)
+    folder = make_run(toy, "model=tree", *without, *SMALL_SETTINGS)
     for answer in recommendation(folder).values():
         assert answer["explainer"] is None
 
 
 def test_where_nothing_may_change_nothing_would_change_it(toy, make_run):
-    folder = make_run(toy, "model=tree", "+dataset.immutable=[size,shape,colour,weight]", *FEW, "n_explain=40")
+    folder = make_run(
+        toy, "model=tree", "+dataset.immutable=[size,shape,colour,weight]", *SMALL_SETTINGS, "n_explain=40"
+    )
     result = recommendation(folder)
     assert result["change"]["explainer"] is None
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"

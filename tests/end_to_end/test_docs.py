@@ -19,7 +19,7 @@ GROUPS = {"model", "explainer", "truth", "removal", "metric", "distance", "searc
 
 
 @pytest.fixture(scope="session")
-def kept(tmp_path_factory):
+def shared_cache(tmp_path_factory):
     """A cache that the pages share: most use the same model."""
     return tmp_path_factory.mktemp("cache")
 
@@ -35,7 +35,7 @@ def alone(module):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, monkeypatch):
+def test_what_a_page_tells_to_write_and_run_works(page, toy, shared_cache, tmp_path, monkeypatch):
     """On a small table in the place of Adults."""
     shutil.copytree(toy.folder / "conf", tmp_path / "conf")
     text = page.read_text()
@@ -47,15 +47,15 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
         (tmp_path / name).write_text(body)
     (check,) = re.findall(r"^```python\n(from cfeval_cli.testing .*?)```$", text, re.M | re.S)
     (command,) = re.findall(r"^```sh\n(cfeval run .*)\n```$", text, re.M)
-    more = ["n_jobs=1", f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100"]
-    more += ["bounds=0", "explainer_stability=0", "reparametrisations=0", "n_explain=20"]
+    options = ["n_jobs=1", f"cache.folder={shared_cache}", "figures=[]", "report=false", "resamples=100"]
+    options += ["bounds=0", "explainer_stability=0", "reparametrisations=0", "n_explain=20"]
     words = shlex.split(command)[2:]
-    chosen = [
+    components = [
         *drop_overridden([FEW_METRICS], words),
         *drop_overridden(["truth=[shapley,contrast,signed]"], words),
     ]
     assert not any(word.startswith("dataset=") for word in words)
-    words += [*chosen, *more, *toy.arguments[2:]]
+    words += [*components, *options, *toy.arguments[2:]]
     (tmp_path / "run").mkdir()
     name = Path(files[0][0]).stem
     monkeypatch.chdir(tmp_path)
@@ -63,16 +63,16 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
     with alone(name):
         exec(compile(check, page.name, "exec"), {})
         inside.run(tmp_path / "run", *words, folder=tmp_path / "conf")
-    made = read_results(tmp_path / "run")
-    metrics = made.findings.metrics
-    assert metrics["value"].notna().sum() > 5 and write_verdict(made.findings, made.record).headline
-    shown = {
+    results = read_results(tmp_path / "run")
+    metrics = results.findings.metrics
+    assert metrics["value"].notna().sum() > 5 and write_verdict(results.findings, results.record).headline
+    column_of_page = {
         "explainer": metrics["explainer"], "metric": metrics["metric"], "truth": metrics["variant"],
         "removal": metrics["variant"],
     }  # fmt: skip
-    if page.stem in shown:
-        mine = metrics[shown[page.stem] == name]
-        assert len(mine) and mine["value"].notna().any()
+    if page.stem in column_of_page:
+        rows = metrics[column_of_page[page.stem] == name]
+        assert len(rows) and rows["value"].notna().any()
 
 
 def test_every_group_that_one_can_add_to_has_a_page():

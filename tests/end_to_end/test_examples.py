@@ -29,9 +29,9 @@ def quick(tmp_path, monkeypatch):
     """Smaller runs, in a folder of their own."""
     real = python.evaluate
 
-    def evaluate(*given, settings=None, **more):
-        fewer = {"explainer.lime.n_samples": 200} if "lime" in more["explainers"] else {}
-        return real(*given, settings={**(settings or {}), **QUICK, **fewer}, **{**more, "n_explain": 30})
+    def evaluate(*arguments, settings=None, **options):
+        fewer = {"explainer.lime.n_samples": 200} if "lime" in options["explainers"] else {}
+        return real(*arguments, settings={**(settings or {}), **QUICK, **fewer}, **{**options, "n_explain": 30})
 
     monkeypatch.setattr(python, "evaluate", evaluate)
     monkeypatch.chdir(tmp_path)
@@ -40,9 +40,9 @@ def quick(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_runs(path, capsys, tmp_path):
     runpy.run_path(str(path), run_name="__main__")
-    shown = capsys.readouterr().out
-    assert ("report.html" in shown) == (path.stem == "own_model") and "nan" not in shown.lower()
-    assert {"own_model": "omission", "own_metric": "probability_after_edit"}[path.stem] in shown
+    output = capsys.readouterr().out
+    assert ("report.html" in output) == (path.stem == "own_model") and "nan" not in output.lower()
+    assert {"own_model": "omission", "own_metric": "probability_after_edit"}[path.stem] in output
     assert len(list(tmp_path.glob("outputs/*/*/run.json"))) == 1
 
 
@@ -70,6 +70,6 @@ def test_the_page_on_python_runs(tmp_path):
 
 
 def test_every_example_is_listed():
-    told = (EXAMPLES / "README.md").read_text()
-    there = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")}
-    assert there == {name for name in there if f"[{name}]({name})" in told} and len(there) == 3
+    readme = (EXAMPLES / "README.md").read_text()
+    examples = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")}
+    assert examples == {name for name in examples if f"[{name}]({name})" in readme} and len(examples) == 3

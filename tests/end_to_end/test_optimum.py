@@ -22,25 +22,25 @@ QUICK = ("model.max_epochs=3", "model.batch_size.text=256", "model.learning_rate
 @pytest.fixture(scope="module", params=["adults", "movie_reviews"])
 def study(request, adults):
     """A sample of instances and the trained white box."""
-    many = 60 if request.param == "adults" else 12  # among so many words every search takes its time
+    n_instances = 60 if request.param == "adults" else 12  # among so many words every search takes its time
     overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", "truth=[signed]"]
-    made = make_plan(*overrides, f"n_explain={many}", *QUICK, f"data_dir={adults}")
+    plan = make_plan(*overrides, f"n_explain={n_instances}", *QUICK, f"data_dir={adults}")
     try:
-        made.dataset.fetch(adults)
+        plan.dataset.fetch(adults)
     except UserError as error:
         if "could not be fetched" not in str(error):
             raise
         pytest.skip(f"no source has the data: {error}")
-    dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
-    model = made.model.fit(dataset, made.settings.seed)
-    return create_context(made.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
+    dataset = plan.dataset.load(plan.settings.data_dir, plan.settings.seed)
+    model = plan.model.fit(dataset, plan.settings.seed)
+    return create_context(plan.restrict_to(ModelSpec(dataset, type(model))), dataset, model)
 
 
-def found_by(study, search, features, level):
+def search_features(study, search, features, level):
     other = replace(study, plan=replace(study.plan, search=search, levels=(level,)))
     distances = {level: study.plan.distance.fit(study.dataset, study.model, level)}
-    made = replace(other, distances=distances)
-    return search_counterfactuals(made, study.rows, features, "test", lambda _: None, use_cache=False)[level]
+    plan = replace(other, distances=distances)
+    return search_counterfactuals(plan, study.rows, features, "test", lambda _: None, use_cache=False)[level]
 
 
 def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_bound(study):
@@ -51,22 +51,22 @@ def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_boun
         find_top_k(study.compute_importance("signed"), 1),
         np.array([[rng.choice(np.flatnonzero(row != ABSENT))] for row in codes]),
     ):
-        moved = found_by(study, study.plan.search, features, Access.GRADIENT)
-        reached = moved.distance**2 + alpha * moved.probability
+        continuous = search_features(study, study.plan.search, features, Access.GRADIENT)
+        objective = continuous.distance**2 + alpha * continuous.probability
         lengths = np.linalg.norm(model.weights[features[:, 0]], axis=1)
         best = []
         for size, length in zip(np.abs(model.compute_logits(codes)), lengths, strict=True):
             t = np.linspace(0, alpha**0.5, 40_001)
             best.append((t**2 + alpha / (1 + np.exp(-(size - length * t)))).min())
         best = np.array(best)
-        assert (reached <= 1.01 * best).mean() >= 0.99
-        assert (reached >= best * (1 - 1e-6)).all()  # the grid's own error
-        assert moved.converged.mean() > 0.99
-        exact = found_by(study, Exact(), features, Access.GRADIENT)
+        assert (objective <= 1.01 * best).mean() >= 0.99
+        assert (objective >= best * (1 - 1e-6)).all()  # the grid's own error
+        assert continuous.converged.mean() > 0.99
+        exact = search_features(study, Exact(), features, Access.GRADIENT)
         assert exact.flipped.all()
         assert exact.distance == pytest.approx(np.abs(model.compute_logits(codes)) / lengths, abs=1e-7)
-        nearest = found_by(study, Discrete(pick="nearest"), features, Access.PROBABILITY)
-        for other in (moved, nearest):
+        nearest = search_features(study, Discrete(pick="nearest"), features, Access.PROBABILITY)
+        for other in (continuous, nearest):
             assert (other.distance[other.flipped] >= exact.distance[other.flipped] - 1e-7).all()
 
 
@@ -78,8 +78,8 @@ def test_the_white_box_reaches_the_papers_accuracy_and_the_data_have_its_size(st
     model = make_plan(f"dataset={data.name}").model.fit(data, 0)
     accuracy = train.measure_quality(model, data)[0]["accuracy"]["test"]
     assert accuracy >= data.reference["test_accuracy"]
-    used = sum(len(split) for split in (data.train, data.validation, data.test))
-    assert used == {"adults": 15_682, "movie_reviews": 10_433}[data.name]
+    n_rows = sum(len(split) for split in (data.train, data.validation, data.test))
+    assert n_rows == {"adults": 15_682, "movie_reviews": 10_433}[data.name]
     if data.kind == "text":
         labels = np.concatenate([split.labels for split in (data.train, data.validation, data.test)])
         assert np.bincount(labels).tolist() == [5212, 5221]

@@ -13,7 +13,7 @@ from cfeval_cli.report import plots, recommendation, verdict
 from cfeval_cli.results.recommendation import parse_recommendation
 from cfeval_cli.statistics.findings import Findings
 from tests.conftest import find_only_run, run_cfeval
-from tests.end_to_end import shown
+from tests.end_to_end import readme_excerpts
 from tests.inside import compose_config
 from tests.records import make_record
 
@@ -22,9 +22,9 @@ README = (ROOT / "README.md").read_text() + (ROOT / "docs" / "settings.md").read
 
 
 def test_every_command_that_is_shown_is_one_that_hydra_composes():
-    shown = re.findall(r"^cfeval run (.*?)(?:\s+#.*)?$", README, re.M)
-    assert len(shown) >= 8
-    for line in shown:
+    commands = re.findall(r"^cfeval run (.*?)(?:\s+#.*)?$", README, re.M)
+    assert len(commands) >= 8
+    for line in commands:
         arguments = [a for a in shlex.split(line) if a != "--multirun"]
         if "install=bash" in line or "--help" in arguments:
             continue  # run for real in test_cli.py
@@ -52,11 +52,11 @@ def test_the_table_beside_others_is_that_of_its_page_which_says_what_was_read():
 
 def test_every_make_target_that_is_shown_exists():
     lines = re.findall(r"^([a-z0-9 -]+):", (ROOT / "Makefile").read_text(), re.M)
-    shown = set(re.findall(r"(?:`|<code>|^)make ([a-z0-9-]+)", README, re.M))
-    assert {"run", "test", "paper"} <= shown <= {target for line in lines for target in line.split()}
+    commands = set(re.findall(r"(?:`|<code>|^)make ([a-z0-9-]+)", README, re.M))
+    assert {"run", "test", "paper"} <= commands <= {target for line in lines for target in line.split()}
 
 
-def printed(words):
+def read_block(words):
     """The first command of the block of README that begins so, and what is said to be printed."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
     (place,) = (i for i, (kind, body) in enumerate(blocks) if kind == "sh" and body.startswith(words))
@@ -69,61 +69,63 @@ def lines_of(sentence):
     return "\n".join(wrap(sentence, 80, break_long_words=False, break_on_hyphens=False)) + "\n"
 
 
-def drawn(svg):
+def parse_figure(svg):
     """The words of a figure, and all its numbers."""
     text = re.sub(r"<(metadata|style)>.*?</\1>|<!DOCTYPE.*?>", "", svg.decode(), flags=re.S)
     words = re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "#", text)
-    return words, [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", text)]
+    return words, [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", text)]
 
 
-def same_figure(one, other):
-    words, numbers = drawn(one)
-    assert words == drawn(other)[0] and numbers == pytest.approx(drawn(other)[1], abs=0.05)
+def check_figures_are_equal(first, second):
+    words, numbers = parse_figure(first)
+    assert words == parse_figure(second)[0] and numbers == pytest.approx(parse_figure(second)[1], abs=0.05)
 
 
-def kept(name):
-    return json.loads((shown.PLACE / name).read_text())
+def load_excerpt(name):
+    return json.loads((readme_excerpts.PLACE / name).read_text())
 
 
 def test_the_recommendation_that_is_shown_follows_from_the_figures_that_are_kept():
-    told = kept("pima.json")
-    advice = parse_recommendation(told["recommendation"])
-    described = recommendation.describe_recommendation(advice, make_record(**told["record"]), told["features"])
-    assert printed("cfeval run dataset=pima")[1] == lines_of(f"Recommendation: {described.headlines[0]}")
+    expected = load_excerpt("pima.json")
+    advice = parse_recommendation(expected["recommendation"])
+    description = recommendation.describe_recommendation(
+        advice, make_record(**expected["record"]), expected["features"]
+    )
+    assert read_block("cfeval run dataset=pima")[1] == lines_of(f"Recommendation: {description.headlines[0]}")
 
 
 @pytest.fixture(scope="module")
-def adults_kept():
+def adults_excerpt():
     """Of the differences between metrics only those that are none: with four explainers no other one could count."""
     names = ("metrics", "correlations", "differences")
-    read = [pd.read_csv(shown.PLACE / f"adults_{name}.csv") for name in names]
-    return Findings(*read, pd.DataFrame(), pd.DataFrame()), make_record(**kept("adults.json")["record"])
+    read = [pd.read_csv(readme_excerpts.PLACE / f"adults_{name}.csv") for name in names]
+    return Findings(*read, pd.DataFrame(), pd.DataFrame()), make_record(**load_excerpt("adults.json")["record"])
 
 
-def test_the_verdict_that_is_shown_follows_from_the_figures_that_are_kept(adults_kept):
-    told = lines_of(f"Verdict: {verdict.write_verdict(*adults_kept).headline}.")
-    assert printed("cfeval run dataset=adults")[1] == told
+def test_the_verdict_that_is_shown_follows_from_the_figures_that_are_kept(adults_excerpt):
+    expected = lines_of(f"Verdict: {verdict.write_verdict(*adults_excerpt).headline}.")
+    assert read_block("cfeval run dataset=adults")[1] == expected
 
 
-def test_the_picture_is_drawn_from_the_figures_that_are_kept(adults_kept):
-    findings, record = adults_kept
+def test_the_picture_is_drawn_from_the_figures_that_are_kept(adults_excerpt):
+    findings, record = adults_excerpt
     with plots.apply_style():
         figure = plots.draw_correlations(findings.correlations, record)
-    same_figure(figure.render("svg"), (ROOT / "docs" / "pictures" / "adults.svg").read_bytes())
+    check_figures_are_equal(figure.render("svg"), (ROOT / "docs" / "pictures" / "adults.svg").read_bytes())
     assert "figures/correlations.svg` of `make run`" in README
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pima", "adults"])
 def test_the_commands_print_what_is_shown(name, adults, tmp_path):
-    command, block = printed(f"cfeval run dataset={name}")
+    command, block = read_block(f"cfeval run dataset={name}")
     words = [*shlex.split(command)[1:], "cache=off", "report=false", f"data_dir={adults}"]
-    done = run_cfeval(*words, "figures=[svg]", cwd=tmp_path, env={"COLUMNS": "80"})
-    lines = [line for line in done.stdout.splitlines() if not line.startswith("Results:")]  # which ends with a path
-    assert block in done.stdout and max(map(len, lines)) <= 80
+    process = run_cfeval(*words, "figures=[svg]", cwd=tmp_path, env={"COLUMNS": "80"})
+    lines = [line for line in process.stdout.splitlines() if not line.startswith("Results:")]  # which ends with a path
+    assert block in process.stdout and max(map(len, lines)) <= 80
     folder = find_only_run(tmp_path)
-    for file, body in getattr(shown, name)(folder).items():
-        assert body == (shown.PLACE / file).read_text()
+    for file, body in getattr(readme_excerpts, f"extract_{name}")(folder).items():
+        assert body == (readme_excerpts.PLACE / file).read_text()
     if name == "adults":
         picture = (ROOT / "docs" / "pictures" / "adults.svg").read_bytes()
-        same_figure((folder / "figures" / "correlations.svg").read_bytes(), picture)
+        check_figures_are_equal((folder / "figures" / "correlations.svg").read_bytes(), picture)

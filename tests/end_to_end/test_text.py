@@ -20,13 +20,13 @@ def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text
     assert 0 < (lengths >= 5).mean() < 1
     assert metrics["coverage"].to_numpy() == pytest.approx((lengths >= 5).mean())
     assert (metrics["n"] == (lengths >= 5).sum()).all()
-    told = pd.read_parquet(folder / "explanations.parquet")
-    assert (told["features"].map(len).to_numpy() == np.tile(lengths, 3)).all()
+    explanations = pd.read_parquet(folder / "explanations.parquet")
+    assert (explanations["features"].map(len).to_numpy() == np.tile(lengths, 3)).all()
 
 
 def test_not_converged_within_the_steps_is_told(toy_text, make_run):
-    few = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20", "metric=[c,recall]"]
-    folder = make_run(toy_text, "explainer=[random,lr]", *TRAINED, *few)
+    settings = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20", "metric=[c,recall]"]
+    folder = make_run(toy_text, "explainer=[random,lr]", *TRAINED, *settings)
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'converged'")
     assert (metrics["value"] < 0.9).all()
     assert "Converged (gradient)" in (folder / "tables.md").read_text()
@@ -59,13 +59,13 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
     conf = tmp_path / "conf" / "dataset"
     conf.mkdir(parents=True)
     text = (toy_text.folder / "conf" / "dataset" / "toy_text.yaml").read_text()
-    whole = """\
+    corpus_config = """\
   - _target_: cfeval_cli.dataset.text.Lines
     rows: 900
     negative: {_target_: cfeval_cli.dataset.sources.DataFile, name: whole.neg}
     positive: {_target_: cfeval_cli.dataset.sources.DataFile, name: whole.pos}
 """
-    (conf / "toy_text.yaml").write_text(text.replace("corpora:\n", f"corpora:\n{whole}"))
+    (conf / "toy_text.yaml").write_text(text.replace("corpora:\n", f"corpora:\n{corpus_config}"))
     little = [*SMALL_RUN, *TRAINED, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]
     little += ["truth=[signed]", "resamples=0"]
     (tmp_path / "run").mkdir()

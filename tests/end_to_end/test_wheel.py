@@ -62,11 +62,11 @@ def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, t
     cwd = tmp_path / "far" / "away"
     cwd.mkdir(parents=True)
     arguments = ["--config-dir", str(own), "dataset=toy", f"data_dir={toy.folder / 'data'}", "n_explain=10"]
-    few = ["explainer=[lr,random,everything_but_colour]", "metric=[c,recall]", "truth=[signed]"]
-    few += ["resamples=100", "explainer_stability=0", "bounds=0", "reparametrisations=0"]
-    run_cfeval("run", *arguments, *few, cwd=cwd, executable=installed)
-    there = {path.suffix for path in find_only_run(cwd).rglob("*")}
-    assert there >= {".svg", ".html", ".parquet", ".csv", ".md", ".tex"}  # all that is the default
+    settings = ["explainer=[lr,random,everything_but_colour]", "metric=[c,recall]", "truth=[signed]"]
+    settings += ["resamples=100", "explainer_stability=0", "bounds=0", "reparametrisations=0"]
+    run_cfeval("run", *arguments, *settings, cwd=cwd, executable=installed)
+    suffixes = {path.suffix for path in find_only_run(cwd).rglob("*")}
+    assert suffixes >= {".svg", ".html", ".parquet", ".csv", ".md", ".tex"}  # all that is the default
     record = json.loads((find_only_run(cwd) / "run.json").read_text())
     assert record["status"] == "complete" and record["git_commit"] is None
     assert record["explainers"] == {"random": "Random", "everything_but_colour": "Omission", "lr": "LR"}

@@ -21,10 +21,23 @@ from tests.conftest import run_cfeval
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
-FEW = ["n_explain=4"]
-MORE = ["figures=[]", "report=false", "resamples=0", "bounds=0", "explainer_stability=0", "cache=off", "n_jobs=1", *FEW]
+FEWER_INSTANCES = ["n_explain=4"]
+FAST_SETTINGS = [
+    "figures=[]",
+    "report=false",
+    "resamples=0",
+    "bounds=0",
+    "explainer_stability=0",
+    "cache=off",
+    "n_jobs=1",
+    *FEWER_INSTANCES,
+]
 # so that models of others are asked less
-MORE += ["metric=[comprehensiveness,validity,c,recall]", "truth.shapley.budget=200", "removal.marginal.draws=20"]
+FAST_SETTINGS += [
+    "metric=[comprehensiveness,validity,c,recall]",
+    "truth.shapley.budget=200",
+    "removal.marginal.draws=20",
+]
 
 
 @pytest.fixture
@@ -37,7 +50,7 @@ def few_adults(adults, tmp_path_factory, monkeypatch):
     return ["dataset.file.sha256=null"]
 
 
-def follow(page, place, monkeypatch, more=()):
+def follow(page, place, monkeypatch, options=()):
     """Write the files of a page and do what its commands do, in order and in this process; gives each run's folder."""
     text = (DOCS / f"{page}.md").read_text()
     for name, body in re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)```", text, re.S):
@@ -51,12 +64,12 @@ def follow(page, place, monkeypatch, more=()):
             if first == "python":
                 runpy.run_path(second, run_name="__main__")
             elif (first, second) == ("cfeval", "data"):
-                data_command.main([*words, *([*FEW, *more] if "export" in words else ())])
+                data_command.main([*words, *([*FEWER_INSTANCES, *options] if "export" in words else ())])
             else:
                 assert (first, second) == ("cfeval", "run")
                 folders.append(place / f"run{len(folders)}")
                 folders[-1].mkdir()
-                inside.run(folders[-1], *words, *MORE, *more, *fewer(words), folder=place / "conf")
+                inside.run(folders[-1], *words, *FAST_SETTINGS, *options, *fewer(words), folder=place / "conf")
     return folders
 
 
@@ -84,7 +97,7 @@ def onnx_model(frame, path):
     path.write_bytes(to_onnx(model, initial_types=kinds, options={"zipmap": False}).SerializeToString())
 
 
-def told(folder):
+def read_run(folder):
     record = json.loads((folder / "run.json").read_text())
     assert record["status"] == "complete" and record["warnings"] == []
     metrics = pd.read_csv(folder / "metrics.csv")
@@ -95,34 +108,34 @@ def test_the_page_on_models(few_adults, tmp_path, monkeypatch):
     for package in ("onnxruntime", "skl2onnx", "skops"):
         pytest.importorskip(package)
     folders = follow("model", tmp_path, monkeypatch, few_adults)
-    boosted, forest, function, onnx, skops = map(told, folders)
+    boosted, forest, function, onnx, skops = map(read_run, folders)
     assert boosted[0]["accuracy"]["test"] > 0.78 and forest[0]["accuracy"]["test"] > 0.75
     assert function[0]["accuracy"]["test"] > 0.65
     # one and the same model in two forms
     assert onnx[0]["accuracy"] == skops[0]["accuracy"]
-    both = onnx[2].merge(skops[2], on=["metric", "variant", "explainer"])
-    assert len(both) == len(onnx[2])
-    assert both["value_x"].to_numpy() == pytest.approx(both["value_y"].to_numpy(), abs=1e-4, nan_ok=True)
+    joined = onnx[2].merge(skops[2], on=["metric", "variant", "explainer"])
+    assert len(joined) == len(onnx[2])
+    assert joined["value_x"].to_numpy() == pytest.approx(joined["value_y"].to_numpy(), abs=1e-4, nan_ok=True)
     # what the file of a function says
     spec = (tmp_path / "score.py").read_text()
     scope = {}
     exec(compile(spec, "score.py", "exec"), scope)
     instances = pd.read_parquet(folders[2] / "instances.parquet")
-    names = [one["name"] for one in json.loads((folders[2] / "dataset.json").read_text())["features"]]
+    names = [feature["name"] for feature in json.loads((folders[2] / "dataset.json").read_text())["features"]]
     rows = pd.DataFrame(instances["values"].to_list(), columns=names)
     assert instances["probability"].to_numpy() == pytest.approx(scope["predict_proba"](rows)[:, 1])
 
 
 def test_the_page_on_explanations(few_adults, tmp_path, monkeypatch):
     folders = follow("explanations", tmp_path, monkeypatch, few_adults)
-    record, coverage, _ = told(folders[0])
+    record, coverage, _ = read_run(folders[0])
     assert record["explainers"]["mine"] == "mine" and coverage["mine"] == 1.0
-    explained = pd.read_parquet(folders[0] / "explanations.parquet")
-    mine = explained[explained["explainer"] == "mine"].set_index("instance")["features"]
+    explanations = pd.read_parquet(folders[0] / "explanations.parquet")
+    selected_features = explanations[explanations["explainer"] == "mine"].set_index("instance")["features"]
     wide = pd.read_csv(tmp_path / "mine.csv").set_index("instance")
-    for instance, features in mine.items():
-        assert features.tolist() == wide.loc[instance].to_numpy().argsort(kind="stable")[::-1].tolist()
-    record, coverage, metrics = told(folders[1])
+    for instance, selection in selected_features.items():
+        assert selection.tolist() == wide.loc[instance].to_numpy().argsort(kind="stable")[::-1].tolist()
+    record, coverage, metrics = read_run(folders[1])
     assert list(record["explainers"]) == ["random", "long", "mine"] and (coverage == 1.0).all()
     values = metrics.pivot(index=["metric", "variant"], columns="explainer", values="value")
     assert values["long"].to_numpy() == pytest.approx(values["mine"].to_numpy(), nan_ok=True)
@@ -144,9 +157,9 @@ def test_the_page_on_data(tmp_path, monkeypatch):
     loans(tmp_path)
     monkeypatch.delenv("CFEVAL_DATA", raising=False)
     (folder,) = follow("data", tmp_path, monkeypatch)
-    _, coverage, _ = told(folder)
+    _, coverage, _ = read_run(folder)
     assert (coverage == 1.0).all() and set(coverage.index) == {"random", "omission", "lime"}
-    assert [one["name"] for one in json.loads((folder / "dataset.json").read_text())["features"]] == FEATURES
+    assert [feature["name"] for feature in json.loads((folder / "dataset.json").read_text())["features"]] == FEATURES
 
 
 FEATURES = ["age", "income", "home"]
@@ -166,21 +179,21 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
     (tmp_path / "score.py").write_text(SCORE)
     onnx_model(frame, tmp_path / "model.onnx")
     run_cfeval("data", "init", "loans.csv", "--label", "default", cwd=tmp_path)
-    run_cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", *FEW, cwd=tmp_path)
+    run_cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", *FEWER_INSTANCES, cwd=tmp_path)
     rows = pd.read_csv(tmp_path / "explain_me.csv", index_col="instance")
     assert list(rows.columns) == FEATURES
     pd.testing.assert_frame_equal(rows, frame.loc[rows.index, FEATURES], check_names=False)
     rows.assign(age=1.0, income=3.0, home=2.0).to_csv(tmp_path / "shap.csv")
     own = "model=function model.path=score.py:predict_proba explainer.file.path=shap.csv explainer.lime.n_samples=200"
     line = f"run dataset=loans explainer=[random,omission,lr,lime,anchor,file] {own}"
-    done = run_cfeval(*shlex.split(line), *MORE, "hydra.run.dir=function", cwd=tmp_path)
-    assert "Your configs: conf/dataset/loans.yaml" in done.stderr
-    assert "Explainers not applicable: lr" in " ".join(done.stdout.split())
-    _, coverage, _ = told(tmp_path / "function")
+    process = run_cfeval(*shlex.split(line), *FAST_SETTINGS, "hydra.run.dir=function", cwd=tmp_path)
+    assert "Your configs: conf/dataset/loans.yaml" in process.stderr
+    assert "Explainers not applicable: lr" in " ".join(process.stdout.split())
+    _, coverage, _ = read_run(tmp_path / "function")
     assert set(coverage.index) == {"random", "omission", "lime", "anchor", "shap"} and coverage["shap"] == 1.0
-    explained = pd.read_parquet(tmp_path / "function" / "explanations.parquet").query("explainer == 'shap'")
-    assert set(explained["instance"]) == set(rows.index) and all(
-        list(one) == [1, 2, 0] for one in explained["features"]
+    explanations = pd.read_parquet(tmp_path / "function" / "explanations.parquet").query("explainer == 'shap'")
+    assert set(explanations["instance"]) == set(rows.index) and all(
+        list(features) == [1, 2, 0] for features in explanations["features"]
     )
     # other kinds of models, without the command
     monkeypatch.chdir(tmp_path)
@@ -190,8 +203,8 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
         "onnx": ["model=onnx", "model.path=model.onnx"],
     }.items():
         (tmp_path / name).mkdir()
-        few = ["dataset=loans", *model, "explainer=[random,omission,lr]"]
-        record, coverage, _ = told(inside.run(tmp_path / name, *few, *MORE, folder=tmp_path / "conf"))
+        settings = ["dataset=loans", *model, "explainer=[random,omission,lr]"]
+        record, coverage, _ = read_run(inside.run(tmp_path / name, *settings, *FAST_SETTINGS, folder=tmp_path / "conf"))
         assert set(coverage.index) == {"random", "omission"} and set(record["explainers_absent"]) == {"lr"}
 
 
@@ -207,9 +220,9 @@ def test_bad_functions_end_in_one_message_before_anything_is_explained(toy, tmp_
     monkeypatch.chdir(tmp_path)
     for name, line in CLASSES.items():
         (tmp_path / f"{name}.py").write_text(f"def f(rows):\n    {line}\n")
-        more = ["timeout_model=0.5"] if name == "hangs" else []
+        options = ["timeout_model=0.5"] if name == "hangs" else []
         with pytest.raises(Failure, match=messages[name]):
-            toy.compute(tmp_path / name, "model=function", f"model.path={name}.py:f", *more)
+            toy.compute(tmp_path / name, "model=function", f"model.path={name}.py:f", *options)
         assert not (tmp_path / name / "explanations.parquet").exists()
 
 
@@ -237,7 +250,7 @@ def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypat
     common += ["n_explain=40", "truth.shapley.budget=100", "removal.marginal.draws=20", "explainer=[random,file]"]
     monkeypatch.chdir(tmp_path)
     toy.compute(tmp_path / "run", *common, "explainer.file.path=[some.csv,none.csv]")
-    record, coverage, metrics = told(tmp_path / "run")
+    record, coverage, metrics = read_run(tmp_path / "run")
     assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
     note = "some returned no explanation for 10 of 40 instances, which are left out: not in some.csv (10)"
     assert note in " ".join((tmp_path / "run" / "tables.md").read_text().split())

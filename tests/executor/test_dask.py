@@ -61,8 +61,8 @@ def cluster():
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
         silence_logs=60,
-    ) as made:
-        yield made
+    ) as local_cluster:
+        yield local_cluster
         dask._connect.cache_clear()
 
 
@@ -75,8 +75,8 @@ def small(**settings):
     """A scheduler and a worker in threads of this process, which are there at once."""
     from distributed import LocalCluster
 
-    usual = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 60}
-    return LocalCluster(processes=False, protocol="tcp", host="127.0.0.1", **{**usual, **settings})
+    defaults = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 60}
+    return LocalCluster(processes=False, protocol="tcp", host="127.0.0.1", **{**defaults, **settings})
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 23, 400])
@@ -130,12 +130,12 @@ def test_a_scheduler_that_ends_is_a_failure_with_one_message(tmp_path, capfd):
         # every item but the first, which is done in this process, is at the worker and ends only when the file is there
         results = executor.map(wait_for_file, str(tmp_path / "go"), list(range(12)))
         assert next(results) == 0
-        begun = time.monotonic()
+        start = time.monotonic()
         killer = threading.Timer(1.0, scheduler.kill)
         killer.start()
         with pytest.raises(Failure, match=rf"executor.scheduler={address} does not answer any more"):
             next(results)
-        assert time.monotonic() - begun < 30
+        assert time.monotonic() - start < 30
         (tmp_path / "go").touch()
     assert capfd.readouterr() == ("", "")
 
@@ -173,8 +173,8 @@ def test_a_scheduler_that_does_not_answer_or_has_no_workers_is_refused_with_the_
     commands = r".*`dask scheduler` and `dask worker tcp://127.0.0.1:\d+ --nthreads 1`"
     with pytest.raises(UserError, match=r"executor.scheduler=tcp://127.0.0.1:1: no scheduler" + commands):
         Dask("tcp://127.0.0.1:1", wait=0.2).prepare(None)
-    with small(n_workers=0) as made, pytest.raises(UserError, match="no scheduler with workers" + commands):
-        Dask(made.scheduler_address, wait=0.2).prepare(None)
+    with small(n_workers=0) as local_cluster, pytest.raises(UserError, match="no scheduler with workers" + commands):
+        Dask(local_cluster.scheduler_address, wait=0.2).prepare(None)
 
 
 def test_a_cluster_with_other_versions_is_described_by_the_first_difference():
@@ -190,10 +190,10 @@ def test_a_cluster_with_other_versions_is_described_by_the_first_difference():
 
 
 def test_a_cluster_that_loses_its_workers_is_a_failure_after_some_seconds():
-    with small() as made:
-        executor = Dask(made.scheduler_address, min_seconds=0.0, wait=0.3)
+    with small() as local_cluster:
+        executor = Dask(local_cluster.scheduler_address, min_seconds=0.0, wait=0.3)
         executor.prepare(None)
-        made.scale(0)
+        local_cluster.scale(0)
         with pytest.raises(Failure, match=r"has had no workers for 0\.3 s"):
             list(executor.map(add, {"base": 1}, [1, 2, 3]))
 
@@ -220,8 +220,8 @@ def test_workers_have_one_thread_each_and_errors_of_the_work_are_raised(workers)
 
 
 def test_workers_with_several_threads_do_one_item_at_a_time(tmp_path):
-    with small(threads_per_worker=3) as made:
-        executor = Dask(made.scheduler_address, min_seconds=0.0)
+    with small(threads_per_worker=3) as local_cluster:
+        executor = Dask(local_cluster.scheduler_address, min_seconds=0.0)
         assert not any(list(executor.map(meets_other_item, str(tmp_path), list(range(40))))[1:])
 
 

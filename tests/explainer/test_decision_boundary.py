@@ -28,12 +28,12 @@ def explain(explainer, dataset, model, access=Access.GRADIENT):
     return batch, explainer.fit(dataset, open_client(model, access))(batch)
 
 
-def mixed(seed):
+def make_mixed_dataset(seed):
     dataset = make_mixed(seed, n=5, missing=0.2 * (seed % 2))
     return add_constraints(dataset, seed) if seed % 3 else dataset, make_linear(dataset, seed=seed)
 
 
-@given(problems(absent=0.2, n=5) | st.integers(0, 99).map(mixed), st.sampled_from([None, 1, 2]))
+@given(problems(absent=0.2, n=5) | st.integers(0, 99).map(make_mixed_dataset), st.sampled_from([None, 1, 2]))
 def test_explanation_is_the_best_of_the_samples(problem, max_edits):
     """Each rule of the method, checked on the samples one by one."""
     dataset, model = problem
@@ -50,22 +50,22 @@ def test_explanation_is_the_best_of_the_samples(problem, max_edits):
             if (logit(model, sample) > 0) != (logit(model, row) > 0):
                 gap = sum(((model.tables[j][sample[j]] - model.tables[j][row[j]]) ** 2).sum() for j in edited)
                 flips.append((len(edited), gap, edited, sample))
-        named = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
+        selected = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
         if not flips:
-            assert named == []
+            assert selected == []
             continue
         best = min((count, gap) for count, gap, _, _ in flips)
         choices = [(set(edited), sample) for count, gap, edited, sample in flips if (count, gap) == best]
-        assert set(named) in [edited for edited, _ in choices]
-        sample = next(sample for edited, sample in choices if edited == set(named))
+        assert set(selected) in [edited for edited, _ in choices]
+        sample = next(sample for edited, sample in choices if edited == set(selected))
         sign = 1 if logit(model, row) > 0 else -1
         drops = []
-        for j in named:
+        for j in selected:
             single = row.copy()
             single[j] = sample[j]
             drops.append(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, single))))
         if len(choices) == 1:
-            assert explanation.scores[i][: len(named)] == pytest.approx(drops)
+            assert explanation.scores[i][: len(selected)] == pytest.approx(drops)
             assert (np.diff(drops) <= 1e-12).all()
 
 
@@ -129,13 +129,13 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
     for i, row in enumerate(batch.codes):
         samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
         flips = samples[predict_labels(model, samples) != batch.labels[i]]
-        named = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
+        selected = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
         if not len(flips):
-            assert named == []
+            assert selected == []
             continue
         best = min(flips, key=lambda sample: (sample != row).sum())  # the first of equal ones
-        assert set(named) == set(np.flatnonzero(best != row))
-        for j, score in zip(named, explanation.scores[i], strict=False):
+        assert set(selected) == set(np.flatnonzero(best != row))
+        for j, score in zip(selected, explanation.scores[i], strict=False):
             single = row.copy()
             single[j] = best[j]
             if access == Access.LABEL:  # those that flip alone come first
@@ -143,7 +143,7 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
             else:
                 sign = 1 if batch.labels[i] == 1 else -1
                 assert score == pytest.approx(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, single))))
-        assert (np.diff(explanation.scores[i][: len(named)]) <= 1e-12).all()
+        assert (np.diff(explanation.scores[i][: len(selected)]) <= 1e-12).all()
 
 
 def test_access_is_the_highest_that_the_model_supports():

@@ -33,7 +33,7 @@ def long(scores=SCORES):
     return wide(scores).melt("instance", var_name="feature", value_name="score").dropna()
 
 
-def kept(tmp_path, frame, name="shap.csv", **options):
+def write_file(tmp_path, frame, name="shap.csv", **options):
     path = tmp_path / name
     if path.suffix == ".parquet":
         frame.to_parquet(path)
@@ -42,7 +42,7 @@ def kept(tmp_path, frame, name="shap.csv", **options):
     return str(path)
 
 
-def explained(settings, dataset=DATASET, rows=slice(None)):
+def explain(settings, dataset=DATASET, rows=slice(None)):
     settings.check(ModelSpec(dataset, LinearModel))
     (first,) = settings.expand("file").values()
     return first.fit(dataset, open_client(MODEL, Access.NOTHING))(make_batch(dataset, MODEL, rows=rows))
@@ -58,7 +58,7 @@ def by_hand(scores, order):
 @pytest.mark.parametrize("name", ["shap.csv", "shap.tsv", "shap.parquet"])
 @pytest.mark.parametrize("form", [wide, long])
 def test_long_and_wide_tables_give_the_same_explanations(tmp_path, form, name, order):
-    explanation = explained(File(kept(tmp_path, form().sample(frac=1, random_state=1), name), order=order))
+    explanation = explain(File(write_file(tmp_path, form().sample(frac=1, random_state=1), name), order=order))
     assert explanation.features.tolist() == by_hand(SCORES, order)
     assert explanation.scores == pytest.approx(np.take_along_axis(SCORES, explanation.features, axis=1))
 
@@ -67,7 +67,7 @@ def test_long_and_wide_tables_give_the_same_explanations(tmp_path, form, name, o
 def test_features_without_a_score_are_left_out_of_the_ranking(rows):
     scores = np.array([[np.nan if cell is None else cell for cell in row] for row in rows], dtype=float)
     with tempfile.TemporaryDirectory() as folder:
-        explanation = explained(File(kept(Path(folder), wide(scores))))
+        explanation = explain(File(write_file(Path(folder), wide(scores))))
     for features, row in zip(explanation.features, by_hand(scores, "signed"), strict=True):
         assert [j for j in features if j != NO_FEATURE] == row
 
@@ -76,16 +76,17 @@ def test_features_without_a_score_are_left_out_of_the_ranking(rows):
 def test_separators_byte_order_marks_and_ids_as_floats_are_read(tmp_path, separator):
     text = wide().to_csv(index=False, sep=separator, float_format="%.6f")
     (tmp_path / "a.csv").write_text("\ufeff" + text, encoding="utf-8")
-    assert explained(File(str(tmp_path / "a.csv"))).features.tolist() == by_hand(SCORES, "signed")
+    assert explain(File(str(tmp_path / "a.csv"))).features.tolist() == by_hand(SCORES, "signed")
     frame = wide()
     frame["instance"] = frame["instance"].astype(float)
-    assert explained(File(kept(tmp_path, frame, "b.csv"))).features.tolist() == by_hand(SCORES, "signed")
+    assert explain(File(write_file(tmp_path, frame, "b.csv"))).features.tolist() == by_hand(SCORES, "signed")
 
 
 def test_each_file_is_an_explainer_with_the_name_of_the_file(tmp_path):
     (tmp_path / "more").mkdir()
     paths = [
-        kept(tmp_path, wide(), name) for name in ("shap.csv", "my values (v2).parquet", "more/x.tsv", "more/y.csv")
+        write_file(tmp_path, wide(), name)
+        for name in ("shap.csv", "my values (v2).parquet", "more/x.tsv", "more/y.csv")
     ]
     (tmp_path / "more" / "notes.txt").write_text("not a table")
     members = File([*paths[:2], str(tmp_path / "more")], order="absolute").expand("file")
@@ -94,29 +95,29 @@ def test_each_file_is_an_explainer_with_the_name_of_the_file(tmp_path):
     assert all(first.order == "absolute" for first in members.values())
     assert list(File(str(tmp_path / "more")).expand("file")) == ["x", "y"]
     with pytest.raises(ValueError, match=r"two files would be called shap, the second is .*shap\.parquet"):
-        File([paths[0], kept(tmp_path, wide(), "shap.parquet")]).expand("file")
+        File([paths[0], write_file(tmp_path, wide(), "shap.parquet")]).expand("file")
 
 
 def test_file_with_the_name_of_another_explainer_is_refused(tmp_path):
     from tests.settings.test_build import plan
 
-    path = kept(tmp_path, wide(), "random.csv")
+    path = write_file(tmp_path, wide(), "random.csv")
     with pytest.raises(UserError, match=r"random is also the name of another explainer. Rename one"):
         plan("explainer=[random,file]", f"explainer.file.path={path}")
-    made = plan(
+    plan_of_files = plan(
         "explainer=[random,file]",
-        f"explainer.file.path=[{kept(tmp_path, wide(), 'a.csv')},{path}]",
+        f"explainer.file.path=[{write_file(tmp_path, wide(), 'a.csv')},{path}]",
         "~explainer.random",
     )
-    assert list(made.explainers) == ["a", "random"]
+    assert list(plan_of_files.explainers) == ["a", "random"]
 
 
 def test_changed_content_changes_the_fingerprint_and_the_explanations(tmp_path):
-    path = kept(tmp_path, wide())
-    before, explanation = hash_component(File(path)), explained(File(path)).features
-    kept(tmp_path, wide(-SCORES * 3))
+    path = write_file(tmp_path, wide())
+    before, explanation = hash_component(File(path)), explain(File(path)).features
+    write_file(tmp_path, wide(-SCORES * 3))
     assert hash_component(File(path)) != before is not None
-    assert (explained(File(path)).features != explanation).any()
+    assert (explain(File(path)).features != explanation).any()
 
 
 def cell(frame, row, column, value):
@@ -145,46 +146,46 @@ BAD = [
 @pytest.mark.parametrize("place", range(len(BAD)))
 @pytest.mark.parametrize("name", ["bad.csv", "bad.parquet"])
 def test_invalid_lines_are_counted_and_refused_or_left_out(tmp_path, place, name):
-    make, message, lost = BAD[place]
+    make, message, invalid_rows = BAD[place]
     frame = make()
     if name.endswith("parquet"):
         frame = frame.astype({column: str for column in frame if frame[column].dtype == object})
-    path = kept(tmp_path, frame, name)
+    path = write_file(tmp_path, frame, name)
     with pytest.raises(ValueError, match=message + r".*Use invalid_lines=skip to leave them out"):
         File(path).check(SUBJECT)
     skips = File(path, invalid_lines="skip")
     for row in range(len(IDS)):
-        if row in lost:
+        if row in invalid_rows:
             with pytest.raises(NotExplained, match=r"bad\.(csv|parquet)"):
-                explained(skips, rows=slice(row, row + 1))
+                explain(skips, rows=slice(row, row + 1))
         else:
-            assert len(explained(skips, rows=slice(row, row + 1))) == 1
-    explanation = explained(skips, rows=slice(5, 6))
-    named = {0, 1, 2} - ({1} if "F1" in frame else set())
-    assert set(explanation.features[0].tolist()) - {NO_FEATURE} == named
+            assert len(explain(skips, rows=slice(row, row + 1))) == 1
+    explanation = explain(skips, rows=slice(5, 6))
+    selected = {0, 1, 2} - ({1} if "F1" in frame else set())
+    assert set(explanation.features[0].tolist()) - {NO_FEATURE} == selected
 
 
 def test_instances_that_are_missing_are_not_explained(tmp_path):
-    settings = File(kept(tmp_path, wide()[3:]))
-    assert len(explained(settings, rows=slice(3, None))) == len(IDS) - 3
+    settings = File(write_file(tmp_path, wide()[3:]))
+    assert len(explain(settings, rows=slice(3, None))) == len(IDS) - 3
     with pytest.raises(NotExplained, match=r"^not in shap\.csv$"):
-        explained(settings, rows=slice(2, 4))
+        explain(settings, rows=slice(2, 4))
 
 
 def test_rows_of_other_splits_are_ignored(tmp_path):
     extra = pd.concat([wide(), wide().assign(instance=DATASET.train.ids)])
-    assert explained(File(kept(tmp_path, extra))).features.tolist() == by_hand(SCORES, "signed")
+    assert explain(File(write_file(tmp_path, extra))).features.tolist() == by_hand(SCORES, "signed")
 
 
 def test_scores_behind_the_end_of_a_text_are_refused(tmp_path):
     texts = make_dataset([3, 4, 2], n=12, absent=0.4)
     is_present = texts.test.codes != ABSENT
     scores = np.where(is_present, SCORES, np.nan)
-    explanation = explained(File(kept(tmp_path, wide(scores))), texts)
+    explanation = explain(File(write_file(tmp_path, wide(scores))), texts)
     assert ((explanation.features != NO_FEATURE).sum(axis=1) == is_present.sum(axis=1)).all()
     row = int(np.flatnonzero(~is_present.all(axis=1))[0])
     with pytest.raises(NotExplained, match="behind the end of the text"):
-        explained(File(kept(tmp_path, wide(), "b.csv")), texts, slice(row, row + 1))
+        explain(File(write_file(tmp_path, wide(), "b.csv")), texts, slice(row, row + 1))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_files_that_are_not_tables_of_scores_are_refused(tmp_path, name, body, m
 
 def test_table_without_lines_has_no_instances(tmp_path):
     for frame in (wide()[:0], long()[:0]):
-        explanation = read_scores(tmp_path / kept(tmp_path, frame), DATASET)
+        explanation = read_scores(tmp_path / write_file(tmp_path, frame), DATASET)
         assert len(explanation.instances) == 0 and not explanation.problems
 
 

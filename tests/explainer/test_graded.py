@@ -37,10 +37,10 @@ def test_level_returns_the_ground_truth_with_its_probability_else_a_random_order
 def test_levels_are_independent():
     dataset = make_dataset([3] * 4, n=4000)
     model = make_linear(dataset)
-    one, second = (
+    first, second = (
         explain(GradedControl(SIGNED, 0.0), dataset, model, f"graded_{name}").features[:, 0] for name in ("0", "0.5")
     )
-    assert (one == second).mean() == pytest.approx(0.25, abs=0.03)
+    assert (first == second).mean() == pytest.approx(0.25, abs=0.03)
 
 
 def test_levels_are_equally_spaced():

@@ -22,19 +22,19 @@ from tests.problems import (
 
 def nearest(dataset, row):
     """By the definition, feature after feature."""
-    train, apart = dataset.train.codes, np.zeros(len(dataset.train))
+    train, distances = dataset.train.codes, np.zeros(len(dataset.train))
     for j, feature in enumerate(dataset.features):
         if feature.numbers is None:
-            apart += 2.0 * (row[j] != train[:, j])
+            distances += 2.0 * (row[j] != train[:, j])
             continue
         other_values, own = feature.numbers[train[:, j]], feature.numbers[row[j]]
         estimate = other_values[~np.isnan(other_values)]
         middle = np.median(estimate)
-        usual = np.median(np.abs(estimate - middle)) or np.std(estimate)
-        apart += 2.0 * (np.isnan(own) != np.isnan(other_values))
+        spread = np.median(np.abs(estimate - middle)) or np.std(estimate)
+        distances += 2.0 * (np.isnan(own) != np.isnan(other_values))
         a, b = (np.where(np.isnan(first), middle, first) for first in (own, other_values))
-        apart += ((a - b) / usual) ** 2
-    return int(np.flatnonzero(apart <= apart.min() + 1e-12)[0])
+        distances += ((a - b) / spread) ** 2
+    return int(np.flatnonzero(distances <= distances.min() + 1e-12)[0])
 
 
 @pytest.mark.parametrize(

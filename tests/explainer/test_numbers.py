@@ -49,16 +49,16 @@ class WithMissing(BaseDiscretizer):
         return explanation
 
 
-def packages(dataset, missing):
+def make_discretizer(dataset, missing):
     """The discretizer that the stock packages make of the data, or one with a bin for what is missing."""
     train = as_numbers(dataset, dataset.train.codes)
     categories = [j for j, feature in enumerate(dataset.features) if feature.kind != "number"]
     kind = WithMissing if missing else QuartileDiscretizer
-    made = kind(train, categories, [feature.name for feature in dataset.features])
+    quartiles = kind(train, categories, [feature.name for feature in dataset.features])
     if missing:
-        for j in made.to_discretize:  # the numbers of the last bin but one end where those of the training rows do
-            made.maxs[j][-2] = train[train[:, j] < ABOVE, j].max()
-    return train, categories, made
+        for j in quartiles.to_discretize:  # the numbers of the last bin but one end where those of the training rows do
+            quartiles.maxs[j][-2] = train[train[:, j] < ABOVE, j].max()
+    return train, categories, quartiles
 
 
 @pytest.mark.parametrize(("seed", "missing"), [(1, 0.0), (2, 0.0), (3, 0.2), (4, 0.4)])
@@ -70,7 +70,7 @@ def test_lime_gives_the_packages_coefficients(seed, missing):
     )
     for i, row in enumerate(dataset.test.codes[:6]):
         random = np.random.RandomState(draw_seed(make_stream(7, "explainer.x", int(dataset.test.ids[i]))))
-        train, categories, discretizer = packages(dataset, missing)
+        train, categories, discretizer = make_discretizer(dataset, missing)
         discretizer.random_state = random
         package = LimeTabularExplainer(
             train,
@@ -137,7 +137,7 @@ def test_anchor_gives_the_packages_rule(seed, missing):
     explanation = Anchor(**settings).fit(dataset, open_client(model))(
         make_batch(dataset, model, 7, "explainer.x", slice(4))
     )
-    train, categories, discretizer = packages(dataset, missing)
+    train, categories, discretizer = make_discretizer(dataset, missing)
     names = {j: list(dataset.features[j].values) for j in categories}
     for i, row in enumerate(dataset.test.codes[:4]):
         package = AnchorTabularExplainer(["no", "yes"], [f.name for f in dataset.features], train, names)
@@ -147,10 +147,10 @@ def test_anchor_gives_the_packages_rule(seed, missing):
         rule = package.explain_instance(
             as_numbers(dataset, row[None])[0], lambda x: predict_labels(model, as_codes(dataset, x)), **settings
         )
-        named = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
-        assert named == list(dict.fromkeys(rule.features()))
-        if named:
-            assert explanation.scores[i][len(named) - 1] == pytest.approx(rule.precision())
+        selected = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
+        assert selected == list(dict.fromkeys(rule.features()))
+        if selected:
+            assert explanation.scores[i][len(selected) - 1] == pytest.approx(rule.precision())
     assert any((explanation.features[i] != NO_FEATURE).any() for i in range(4))
 
 

@@ -89,9 +89,9 @@ def from_strings(texts):
 @pytest.mark.parametrize("explainer", ALL, ids=str)
 def test_repeated_words_are_separate_features(explainer):
     explanation = explainer.fit(DATASET, open_client(MODEL, explainer.access))(batch())
-    for named, row in zip(explanation.features, DATASET.test.codes, strict=True):
-        named = named[named != NO_FEATURE]
-        assert len(set(named)) == len(named) and (row[named] != ABSENT).all()
+    for selected, row in zip(explanation.features, DATASET.test.codes, strict=True):
+        selected = selected[selected != NO_FEATURE]
+        assert len(set(selected)) == len(selected) and (row[selected] != ABSENT).all()
     if not isinstance(explainer, Anchor | DecisionBoundary):
         assert set(explanation.features[1][explanation.features[1] != NO_FEATURE]) == set(range(6))  # "good" twice
 
@@ -99,25 +99,25 @@ def test_repeated_words_are_separate_features(explainer):
 @pytest.mark.parametrize("explainer", ALL, ids=str)
 def test_removed_words_do_not_shift_the_others(explainer):
     """Every row that an explainer asks about has a word or the mask at each token, and padding where padding was."""
-    received = []
+    received_codes = []
 
     class Spy(LinearModel):
         def predict_positive(self, codes):
-            received.append(codes)
+            received_codes.append(codes)
             return super().predict_positive(codes)
 
         def predict_edited(self, codes, features, rows, values):
-            received.append(apply_edits(codes, features, rows, values))
+            received_codes.append(apply_edits(codes, features, rows, values))
             return super().predict_edited(codes, features, rows, values)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     function = explainer.fit(DATASET, open_client(spy, explainer.access))
     for i in range(len(SENTENCES)):
-        received.clear()
+        received_codes.clear()
         first = batch()
         function(make_batch(DATASET, MODEL, 3, "explainer.x", slice(i, i + 1)))
-        assert received or isinstance(explainer, Random | Lr)
-        for rows in received:
+        assert received_codes or isinstance(explainer, Random | Lr)
+        for rows in received_codes:
             assert ((rows == ABSENT) >= (first.codes[i] == ABSENT)).all()
             if not isinstance(explainer, Omission):
                 assert ((rows == ABSENT) == (first.codes[i] == ABSENT)).all()
@@ -138,8 +138,8 @@ def test_lime_gives_the_coefficients_of_the_package_on_strings():
             return MODEL.predict_proba(from_strings(texts))
 
         expected = package.explain_instance(sentence, proba, labels=(label,), num_features=99, num_samples=400)
-        named = explanation.features[i][explanation.features[i] != NO_FEATURE]
-        own_values = dict(zip(named.tolist(), explanation.scores[i], strict=False))
+        selected = explanation.features[i][explanation.features[i] != NO_FEATURE]
+        own_values = dict(zip(selected.tolist(), explanation.scores[i], strict=False))
         assert own_values == pytest.approx({int(j): w for j, w in expected.local_exp[label]}, abs=1e-8)
 
 
@@ -178,28 +178,28 @@ def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
 
 def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
     explainer = DecisionBoundary(n_samples=300, n_neighbours=2)
-    received = []
+    received_codes = []
 
     class Spy(LinearModel):
         def predict_positive(self, codes):
             if len(codes) in (300, 2000):  # the samples
-                received.append(codes)
+                received_codes.append(codes)
             return super().predict_positive(codes)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     explainer.fit(DATASET, open_client(spy, explainer.access))(batch())
     table = MODEL.tables[0]
-    for row, samples in zip(DATASET.test.codes, received, strict=True):
+    for row, samples in zip(DATASET.test.codes, received_codes, strict=True):
         for j, own in enumerate(row):
             if own == ABSENT:
                 continue
             gaps = [np.inf if w == own else np.linalg.norm(table[w] - table[own]) for w in range(MASK)]
             near = set(np.argsort(gaps)[:2].tolist())
             assert set(samples[:, j].tolist()) - {int(own)} == near
-    received.clear()
-    everything = DecisionBoundary(n_samples=2000, n_neighbours=99, max_edits=1)  # more than there are words
-    everything.fit(DATASET, open_client(spy, everything.access))(batch())
-    for row, samples in zip(DATASET.test.codes, received, strict=True):
+    received_codes.clear()
+    all_words = DecisionBoundary(n_samples=2000, n_neighbours=99, max_edits=1)  # more than there are words
+    all_words.fit(DATASET, open_client(spy, all_words.access))(batch())
+    for row, samples in zip(DATASET.test.codes, received_codes, strict=True):
         assert ((samples != row).sum(axis=1) == 1).all()  # a word is never its own neighbour
         assert set(samples[:, 0].tolist()) | {int(row[0])} == set(range(MASK))
 

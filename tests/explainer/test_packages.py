@@ -78,10 +78,10 @@ def test_anchor_gives_the_packages_rule():
         np.random.seed(draw_seed(make_stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
         package = AnchorTabularExplainer(["no", "yes"], [f"f{j}" for j in range(5)], DATASET.train.codes, names)
         rule = package.explain_instance(row, lambda x: predict_labels(MODEL, x.astype(np.int32)), **settings)
-        named = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
-        assert named == rule.features()
-        if named:
-            assert explanation.scores[i][len(named) - 1] == pytest.approx(rule.precision())
+        selected = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
+        assert selected == rule.features()
+        if selected:
+            assert explanation.scores[i][len(selected) - 1] == pytest.approx(rule.precision())
 
 
 def test_lime_finds_the_part_of_many_values_as_of_few():

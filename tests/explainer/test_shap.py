@@ -52,7 +52,7 @@ def setting(name, rows=4):
     return dataset, model, make_batch(dataset, model, 3, "explainer.shap", slice(rows))
 
 
-def asked(dataset, model, batch, i, background):
+def query_package(dataset, model, batch, i, background):
     """What the package is given: a function, a background, and a seed."""
     label = int(batch.labels[i])
     rows = np.where(batch.codes[i] == ABSENT, ABSENT, background)
@@ -70,7 +70,7 @@ def test_permutation_gives_the_packages_values(name):
         Shap("permutation", 30, 5).fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features
     )
     for i, codes in enumerate(batch.codes):
-        function, rows, seed = asked(dataset, model, batch, i, coalitions.draw_background(dataset, 30, 0))
+        function, rows, seed = query_package(dataset, model, batch, i, coalitions.draw_background(dataset, 30, 0))
         vary = int((rows != codes).any(axis=0).sum())
         package = shap.PermutationExplainer(function, shap.maskers.Independent(rows, max_samples=30), seed=seed)
         expected = package(codes[None], max_evals=5 * (2 * vary + 1), silent=True).values[0]
@@ -84,7 +84,7 @@ def test_kernel_gives_the_packages_values(name, samples):
     explainer = Shap("kernel", background=20, n_samples=samples)
     explanation = densify(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.n_features)
     for i, codes in enumerate(batch.codes):
-        function, rows, seed = asked(dataset, model, batch, i, coalitions.draw_background(dataset, 20, 0))
+        function, rows, seed = query_package(dataset, model, batch, i, coalitions.draw_background(dataset, 20, 0))
         np.random.seed(seed)  # noqa: NPY002
         package = shap.KernelExplainer(function, rows)
         extra = {} if samples is None else {"nsamples": samples}

@@ -53,14 +53,14 @@ def test_omission_equals_the_drop_in_probability(problem):
         for i, row in enumerate(dataset.test.codes):
             before = sigmoid(logit(model, row))
             sign = 1 if before > 0.5 else -1
-            for named, score in zip(explanation.features[i], explanation.scores[i], strict=True):
+            for selected, score in zip(explanation.features[i], explanation.scores[i], strict=True):
                 stand_ins = {"mask": {1: 1.0}, "zero": {ABSENT: 1.0}}.get(removal) or dict(
-                    enumerate(dataset.frequencies[named])
+                    enumerate(dataset.frequencies[selected])
                 )
                 after = 0.0
                 for value, weight in stand_ins.items():
                     other = row.copy()
-                    other[named] = value
+                    other[selected] = value
                     after += weight * sigmoid(logit(model, other))
                 assert score == pytest.approx(sign * (before - after), abs=1e-12)
 
@@ -82,10 +82,10 @@ def test_omission_by_zero_has_the_order_of_effects(problem):
 def test_omission_uses_marginal_on_tables_and_refuses_a_missing_mask():
     dataset = make_dataset([3, 2])
     model = make_linear(dataset)
-    auto, marginal = (explain(Omission(REMOVALS, way), dataset, model) for way in ("auto", "marginal"))
+    auto, marginal = (explain(Omission(REMOVALS, removal), dataset, model) for removal in ("auto", "marginal"))
     assert (auto.scores == marginal.scores).all()
     text = replace(make_dataset([3, 2], unknown=1), kind="text")
-    auto, mask = (explain(Omission(REMOVALS, way), text, model) for way in ("auto", "mask"))
+    auto, mask = (explain(Omission(REMOVALS, removal), text, model) for removal in ("auto", "mask"))
     assert (auto.scores == mask.scores).all() and (auto.scores != marginal.scores).any()
     spec = ModelSpec(dataset, LinearModel)
     Omission(REMOVALS).check(spec)
@@ -116,7 +116,7 @@ def test_omission_is_not_applicable_instead_of_refused_with_sit_out():
     dataset, table = make_dataset([3, 2]), ModelSpec(make_dataset([3, 2]), LinearModel)
     assert Omission(ALL_REMOVALS, "mask", "sit_out").not_applicable_reason(table) == "toy has no mask token"
     assert Omission(ALL_REMOVALS, "mask").not_applicable_reason(table) is None  # it is refused
-    for way in ("zero", "mean"):
-        assert Omission(ALL_REMOVALS, way, "sit_out").not_applicable_reason(table) is None
-        assert "needs" in Omission(ALL_REMOVALS, way, "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox))
+    for name in ("zero", "mean"):
+        assert Omission(ALL_REMOVALS, name, "sit_out").not_applicable_reason(table) is None
+        assert "needs" in Omission(ALL_REMOVALS, name, "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox))
     assert Omission(ALL_REMOVALS, "marginal", "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox)) is None

@@ -23,30 +23,30 @@ SNIPPETS = [
 
 def mutate(body: bytes, rng: np.random.Generator, max_changes: int = 6) -> bytes:
     """Return a copy with a few bytes flipped, removed, inserted, doubled, replaced or cut off."""
-    damaged = bytearray(body)
+    mutated = bytearray(body)
     for _ in range(int(rng.integers(1, max_changes + 1))):
-        size = len(damaged)
+        size = len(mutated)
         at = int(rng.integers(0, size + 1))
         length = int(min(rng.integers(1, 2 ** rng.integers(1, 9)), size))
         match int(rng.integers(0, 7)):
             case 0 if at < size:
-                damaged[at] ^= 1 << int(rng.integers(0, 8))
+                mutated[at] ^= 1 << int(rng.integers(0, 8))
             case 1 if at < size:
-                damaged[at] = int(rng.integers(0, 256))
+                mutated[at] = int(rng.integers(0, 256))
             case 2:
-                del damaged[at : at + length]
+                del mutated[at : at + length]
             case 3:
-                damaged[at:at] = SNIPPETS[int(rng.integers(len(SNIPPETS)))]
+                mutated[at:at] = SNIPPETS[int(rng.integers(len(SNIPPETS)))]
             case 4:
-                damaged[at:at] = damaged[at : at + length]
+                mutated[at:at] = mutated[at : at + length]
             case 5:
                 snippet = SNIPPETS[int(rng.integers(len(SNIPPETS)))]
-                damaged[at : at + len(snippet)] = snippet
+                mutated[at : at + len(snippet)] = snippet
             case 6 if rng.random() < 0.3:
-                del damaged[at:]
+                del mutated[at:]
             case _:
-                damaged += rng.bytes(length)
-    return bytes(damaged)
+                mutated += rng.bytes(length)
+    return bytes(mutated)
 
 
 class Canary:
@@ -74,8 +74,8 @@ def list_names(folder: Path) -> set[str]:
 
 def parametrize_seeds(fast: int, slow: int) -> pytest.MarkDecorator:
     """Parametrise a test with the seeds of its inputs: few of them, and many in a slow variant."""
-    many = pytest.param(range(fast, fast + slow), id="slow", marks=pytest.mark.slow)
-    return pytest.mark.parametrize("seeds", [pytest.param(range(fast), id="fast"), many])
+    slow_seeds = pytest.param(range(fast, fast + slow), id="slow", marks=pytest.mark.slow)
+    return pytest.mark.parametrize("seeds", [pytest.param(range(fast), id="fast"), slow_seeds])
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ VALUES = [
     "none", 1 << 63,
 ]  # fmt: skip
 HEADING = b"metric,variant,explainer,quality_level,control,value,value_se,n,better,not_identifiable\n"
-NAMED = ("run.json", "metrics.csv", "correlations.csv")
+FILE_NAMES = ("run.json", "metrics.csv", "correlations.csv")
 
 
 def places(node, path=()):
@@ -38,7 +38,7 @@ def places(node, path=()):
         yield from places(child, (*path, key))
 
 
-def changed(record, rng):
+def change_record(record, rng):
     """A record with something else at a key, or without it, or with the key twice."""
     record = copy.deepcopy(record)
     if rng.random() < 0.1:  # only an unknown key, which does no harm
@@ -60,10 +60,10 @@ def changed(record, rng):
 
 def hostile(path, rng):
     """Change a file of a run folder, and mostly the hash too; returns what they were."""
-    name = NAMED[int(rng.choice(3, p=[0.6, 0.25, 0.15]))]
+    name = FILE_NAMES[int(rng.choice(3, p=[0.6, 0.25, 0.15]))]
     before = {file: (path / file).read_bytes() for file in {name, "run.json"}}
     if name == "run.json" and rng.random() < 0.8:
-        other = changed(json.loads(before[name]), rng).encode()
+        other = change_record(json.loads(before[name]), rng).encode()
     else:
         other = mutate(before[name], rng, 3)
     (path / name).write_bytes(other)
@@ -100,16 +100,16 @@ def test_damaged_run_folder_is_gathered_or_named_and_executes_nothing(canary, se
     experiments = find_run_folders([papers])
     for path in (*find_run_folders([runs]), *experiments):
         arm(path)
-    before, gathered, n_refused = list_names(canary), 0, 0
+    before, n_gathered, n_refused = list_names(canary), 0, 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
         paper = seed % 10 == 0
-        chosen = experiments[seed // 10 % len(experiments)] if paper else runs / str(rng.integers(0, 3))
-        before_it = hostile(chosen, rng)
+        source = experiments[seed // 10 % len(experiments)] if paper else runs / str(rng.integers(0, 3))
+        before_it = hostile(source, rng)
         try:
-            done = compare([papers], into) if paper else gather([runs], into)
-            gathered += 1
-            for table in done.tables:
+            outcome = compare([papers], into) if paper else gather([runs], into)
+            n_gathered += 1
+            for table in outcome.tables:
                 assert "\\input" not in render_latex(table), seed
             written = {file.name for file in into.iterdir()}
             assert written == (
@@ -127,7 +127,7 @@ def test_damaged_run_folder_is_gathered_or_named_and_executes_nothing(canary, se
         for path, body in before_it.items():
             path.write_bytes(body)
         assert list_names(canary) == before, seed
-    assert gathered > 0.005 * len(seeds) and n_refused > 0.2 * len(seeds)
+    assert n_gathered > 0.005 * len(seeds) and n_refused > 0.2 * len(seeds)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_control_characters_in_columns_are_escaped(tmp_path, monkeypatch, capsys
     frame = table()[["default", "age", "branch"]].rename(columns={"age": name, "branch": f"{name}2"})
     frame.to_csv("a.csv", index=False)
     init_dataset("a.csv", "default", text=None, name=None, config_dir=None, data_dir=tmp_path, force=False)
-    shown, body = capsys.readouterr().out, (tmp_path / "conf" / "dataset" / "a.yaml").read_text(encoding="utf-8")
-    assert "\x1b" not in shown + body and "\u202e" not in shown
+    output, body = capsys.readouterr().out, (tmp_path / "conf" / "dataset" / "a.yaml").read_text(encoding="utf-8")
+    assert "\x1b" not in output + body and "\u202e" not in output
     assert list(yaml.safe_load(body)["features"]) == [name]
     assert describe_file(tmp_path / "a.csv", "default").features[0].name == name

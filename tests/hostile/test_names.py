@@ -41,12 +41,14 @@ NASTY = [
     "\x9b2J", "\b", "\x7f", "\0", "\ufeff", "\ud800", "é", "😀", "中", "---", "1. ", "# ", "> ", "\t", "www.x.y",
     "https://x.y", "@x", "<b", "&#60;", "{0}", "%s",
 ]  # fmt: skip
-HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+HIDDEN_CHARACTERS = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 # what a name may be: pieces that mean something somewhere, and any text
 NAMES = st.lists(st.sampled_from(NASTY) | st.text(max_size=4), min_size=1, max_size=5).map("".join)
 
 
-def of(name):
+def make_table(name):
     """A table with a name wherever one can stand."""
     return Table(
         name,
@@ -56,7 +58,7 @@ def of(name):
     )
 
 
-class Parsed(HTMLParser):
+class PageParser(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.tags, self.texts = [], []
@@ -89,37 +91,39 @@ def html_with_notes(table):
 @cache
 def plain():
     """What is seen where the name is a plain one: in HTML, and in Markdown."""
-    return Parsed(html_with_notes(of("name"))), Parsed(MARKDOWN.render(markdown.render_markdown(of("name"))))
+    return PageParser(html_with_notes(make_table("name"))), PageParser(
+        MARKDOWN.render(markdown.render_markdown(make_table("name")))
+    )
 
 
 def check(name):
-    table, shown = of(name), escape_controls(name)
-    assert not HIDDEN.search(shown) and "\n" not in shown
+    table, escaped_name = make_table(name), escape_controls(name)
+    assert not HIDDEN_CHARACTERS.search(escaped_name) and "\n" not in escaped_name
     # HTML: the same elements as with a plain name, and the same text
-    page, other = Parsed(html_with_notes(table)), plain()[0]
-    assert page.tags == other.tags and [shown if text == "name" else text for text in other.texts] == page.texts
+    page, other = PageParser(html_with_notes(table)), plain()[0]
+    assert page.tags == other.tags and [escaped_name if text == "name" else text for text in other.texts] == page.texts
     # Markdown: as a parser of CommonMark with tables sees it
-    page, other = Parsed(MARKDOWN.render(markdown.render_markdown(table))), plain()[1]
+    page, other = PageParser(MARKDOWN.render(markdown.render_markdown(table))), plain()[1]
     assert page.tags == other.tags
-    stripped = " ".join(shown.split())
-    assert [stripped if text == "name" else text.strip() for text in other.texts] == [
+    normalised = " ".join(escaped_name.split())
+    assert [normalised if text == "name" else text.strip() for text in other.texts] == [
         " ".join(t.split()) for t in page.texts
     ]
     # LaTeX: no character that means something but what the table itself writes
     escaped = latex.escape_latex(name)
-    left = re.sub(
+    unescaped = re.sub(
         r"\\(text(backslash|asciitilde|asciicircum|less|greater)|ldots|S)\{\}|\$\\(uparrow|downarrow|tau|alpha|Delta|rho|d?dagger|leq|pm|circ)\$|\\[&%$#_{}]",
         "",
         escaped,
     )
-    assert not re.search(r"[\\~^&%$#_{}]", left)
+    assert not re.search(r"[\\~^&%$#_{}]", unescaped)
     assert not any(line.startswith(("[", "*")) for line in latex.render_latex(table).splitlines())
     # the terminal: nothing raw, the whole text
     lines = "\n".join(line.plain for line in narrow.render_narrow(table, 10_000))
-    assert not HIDDEN.search(lines) and stripped in " ".join(lines.split())
+    assert not HIDDEN_CHARACTERS.search(lines) and normalised in " ".join(lines.split())
     stream = io.StringIO()
     Console(file=stream, width=10_000, force_terminal=False).print(terminal.render_terminal(table, 10_000))
-    assert not HIDDEN.search(stream.getvalue()) and shown.rstrip() in stream.getvalue()
+    assert not HIDDEN_CHARACTERS.search(stream.getvalue()) and escaped_name.rstrip() in stream.getvalue()
 
 
 @parametrize_seeds(100, 1500)
@@ -166,8 +170,8 @@ def test_checks_detect_missing_escapes(monkeypatch):
 def test_latex_from_a_run_folder_is_a_name_or_left_out(formula):
     record = change_record(RECORD, metrics={"c": make_metric("C_1", latex=formula, details=["{search}", "{variant}"])})
     table = Table("t", [Title("Metric"), Title("x")], [[Row(make_metric_title("c", "label", record), [Cell("y")])]])
-    made = latex.render_latex(table)
-    assert "\nC\\_1 (" in made or formula == "\\text"  # which takes what follows; harmless, and no name of cfeval
+    rendered = latex.render_latex(table)
+    assert "\nC\\_1 (" in rendered or formula == "\\text"  # which takes what follows; harmless, and no name of cfeval
 
 
 @pytest.mark.slow
@@ -177,7 +181,7 @@ def test_latex_with_names_of_any_kind_is_compiled(tmp_path):
     names = [name for name in NASTY if escape_controls(name).isascii() or name == "é"]
     rng = np.random.default_rng(0)
     names += ["".join(rng.choice(names, 4)) for _ in range(100)]
-    text = render_documents([of(name) for name in names], "")["paper.tex"]
+    text = render_documents([make_table(name) for name in names], "")["paper.tex"]
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)
     (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
     done = subprocess.run(

@@ -38,15 +38,18 @@ def test_damaged_explanations_are_refused_left_out_or_numbers(tmp_path, seeds):
         path = tmp_path / ("a.parquet" if seed % 3 == 2 else "a.csv")
         path.write_bytes(mutate(bodies[seed % 3], rng, 3))
         try:
-            found = read_scores(path, DATASET)
+            explanations = read_scores(path, DATASET)
         except UserError as error:
             n_refused += 1
             assert str(error).startswith((str(path), path.name)), seed
         else:
             n_accepted += 1
-            assert np.isin(found.instances, DATASET.test.ids).all(), seed
-            assert found.scores.shape == (len(found.instances), 4) and not np.isinf(found.scores).any(), seed
-            assert set(found.failures) <= set(DATASET.test.ids.tolist()), seed
+            assert np.isin(explanations.instances, DATASET.test.ids).all(), seed
+            assert (
+                explanations.scores.shape == (len(explanations.instances), 4)
+                and not np.isinf(explanations.scores).any()
+            ), seed
+            assert set(explanations.failures) <= set(DATASET.test.ids.tolist()), seed
         path.unlink()
     assert n_refused and n_accepted and list_names(tmp_path) == set()
 
@@ -76,18 +79,18 @@ def test_damaged_onnx_files_are_refused_or_are_models(tmp_path, seeds, capfd):
     convert = pytest.importorskip("skl2onnx").to_onnx
     model = LogisticRegression().fit(DATASET.train.codes, DATASET.train.labels)
     rows = DATASET.train.codes[:1].astype(np.float32)
-    body, opened = convert(model, rows, options={"zipmap": False}).SerializeToString(), 0
+    body, n_opened = convert(model, rows, options={"zipmap": False}).SerializeToString(), 0
     capfd.readouterr()
     for seed in seeds:
         path = tmp_path / f"model{seed}.onnx"
         path.write_bytes(mutate(body, np.random.default_rng(seed), 4))
         try:
             ModelSpec.from_settings(DATASET, Onnx(str(path)))
-            opened += 1
+            n_opened += 1
         except (UserError, Failure) as error:
             assert str(path) in str(error), seed
         path.unlink()
-    assert 0 < opened < len(seeds) and capfd.readouterr() == ("", "")
+    assert 0 < n_opened < len(seeds) and capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("suffix", [".pkl", ".joblib", ".skops", ".onnx", ".csv", ".parquet"])
@@ -99,7 +102,7 @@ def test_a_pickle_by_any_name_is_never_opened(tmp_path, suffix):
     canary.path.unlink()
     for make in (Skops, Onnx, Function, File):
         with pytest.raises((UserError, ValueError)):
-            made = make(f"{path}:predict") if make is Function else make(str(path))
-            made.check(ModelSpec(DATASET, object)) if make is File else made.output_type(DATASET)
-            made.expand("file")
+            component = make(f"{path}:predict") if make is Function else make(str(path))
+            component.check(ModelSpec(DATASET, object)) if make is File else component.output_type(DATASET)
+            component.expand("file")
     assert not canary.path.exists()

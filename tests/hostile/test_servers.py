@@ -59,9 +59,9 @@ def server():
 
 def fetch_or_message(url, folder, sha=SHA, timeout=60.0, max_bytes=1 << 20):
     try:
-        found = DataFile("x.csv", sha, [Url(url, timeout)], max_bytes).find(folder)
-        body = found.path.read_bytes()
-        found.path.unlink()
+        data_file = DataFile("x.csv", sha, [Url(url, timeout)], max_bytes).find(folder)
+        body = data_file.path.read_bytes()
+        data_file.path.unlink()
     except UserError as error:
         assert "x.csv" in str(error) and url in str(error)
         body = str(error)

@@ -65,7 +65,7 @@ def decode_values(data, codes):
 
 @parametrize_seeds(150, 2000)
 def test_damaged_tables_are_read_correctly_or_reported(tmp_path, seeds):
-    path, accepted = tmp_path / "toy.csv", 0
+    path, n_accepted = tmp_path / "toy.csv", 0
     limit = csv.field_size_limit()
     for seed in seeds:
         body = make_hostile_file(np.random.default_rng(seed))
@@ -75,7 +75,7 @@ def test_damaged_tables_are_read_correctly_or_reported(tmp_path, seeds):
         except UserError as error:
             assert str(path) in str(error) and len(str(error)) < 1000, seed
             continue
-        accepted += 1
+        n_accepted += 1
         rows = read_with_csv(body)
         for split in (data.train, data.validation, data.test):
             for i, codes, label in zip(split.ids, split.codes, split.labels, strict=True):
@@ -89,7 +89,7 @@ def test_damaged_tables_are_read_correctly_or_reported(tmp_path, seeds):
                 assert label == (rows[i][3] == "yes"), seed
         assert all(np.isfinite(data.fitted["age"]["cuts"])), seed
     assert list_names(tmp_path) == {"toy.csv"} and csv.field_size_limit() == limit
-    assert 0.1 * len(seeds) < accepted < 0.9 * len(seeds)  # both ways are tried
+    assert 0.1 * len(seeds) < n_accepted < 0.9 * len(seeds)  # both ways are tried
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_damaged_parquet_tables_are_read_or_reported(tmp_path, seeds):
     frame["age"] = pd.to_numeric(frame["age"], errors="coerce")
     frame.to_parquet(path, index=False)
     settings = {"columns": None, "features": {"age": Number(), "colour": Category()}}
-    body, accepted = path.read_bytes(), 0
+    body, n_accepted = path.read_bytes(), 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
         path.write_bytes(body if seed % 10 == 0 else mutate(body, rng, 3))
@@ -153,24 +153,24 @@ def test_damaged_parquet_tables_are_read_or_reported(tmp_path, seeds):
         except UserError as error:
             assert "toy.parquet" in str(error), seed
         else:
-            accepted += 1
+            n_accepted += 1
             assert [feature.name for feature in data.features] == ["age", "colour"], seed
-    assert len(seeds) // 10 <= accepted < len(seeds) and list_names(tmp_path) == {"toy.parquet"}
+    assert len(seeds) // 10 <= n_accepted < len(seeds) and list_names(tmp_path) == {"toy.parquet"}
 
 
 @parametrize_seeds(100, 1000)
 def test_damaged_sentences_are_read_correctly_or_reported(tmp_path, seeds):
     texts.write_corpus(tmp_path)
-    whole = [(i % 2, sentence) for i, sentence in enumerate(texts.SENTENCES)]
+    examples = [(i % 2, sentence) for i, sentence in enumerate(texts.SENTENCES)]
     stream = io.StringIO()
-    csv.writer(stream).writerows([("text", "label", "source"), *((text, label, "mine") for label, text in whole)])
+    csv.writer(stream).writerows([("text", "label", "source"), *((text, label, "mine") for label, text in examples)])
     bodies = {
         "neg": (tmp_path / "neg").read_bytes(),
         "pos": (tmp_path / "pos").read_bytes(),
         "all.csv": stream.getvalue().encode(),
     }
     lines, sentences = Lines(DataFile("neg"), DataFile("pos"), 40), TextTable(DataFile("all.csv"), "mine", 40)
-    accepted = 0
+    n_accepted = 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
         for name, body in bodies.items():
@@ -183,14 +183,14 @@ def test_damaged_sentences_are_read_correctly_or_reported(tmp_path, seeds):
         except UserError as error:
             assert str(tmp_path) in str(error) and len(str(error)) < 1000, seed
             continue
-        accepted += 1
+        n_accepted += 1
         values = set(data.features[0].values)
         for split in (data.train, data.validation, data.test):
             for codes, text in zip(split.codes, split.texts, strict=True):
                 words = [data.features[0].values[code] for code in codes if code >= 0]
                 assert words == [word if word in values else "<unk>" for word in text.split()], seed
     assert list_names(tmp_path) == {"neg", "pos", "all.csv", "glove.txt"}
-    assert 0.1 * len(seeds) < accepted < len(seeds)
+    assert 0.1 * len(seeds) < n_accepted < len(seeds)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def as_parquet(columns, **options):
 
 @parametrize_seeds(100, 1000)
 def test_damaged_text_vectors_are_read_correctly_or_reported_by_line(tmp_path, seeds):
-    path, accepted = tmp_path / "glove.txt", 0
+    path, n_accepted = tmp_path / "glove.txt", 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
         body = mutate(TEXT, rng, 3)
@@ -44,7 +44,7 @@ def test_damaged_text_vectors_are_read_correctly_or_reported_by_line(tmp_path, s
         except UserError as error:
             assert path.name in str(error) and len(str(error)) < 1000, seed
             continue
-        accepted += 1
+        n_accepted += 1
         assert vectors.shape[0] == len(WORDS) + 1 and np.isfinite(vectors).all(), seed
         lines = [line.rsplit(" ", vectors.shape[1]) for line in body.decode("utf-8-sig").rstrip("\n").split("\n")]
         vector_of = {word: np.array(cells, dtype=float) for word, *cells in lines}
@@ -52,7 +52,7 @@ def test_damaged_text_vectors_are_read_correctly_or_reported_by_line(tmp_path, s
         for word, vector in zip(WORDS, vectors, strict=False):
             assert vector == pytest.approx(vector_of.get(word, mean), rel=1e-9, abs=1e-12), seed
     assert list_names(tmp_path) == {"glove.txt"}
-    assert 0.05 * len(seeds) < accepted < len(seeds)
+    assert 0.05 * len(seeds) < n_accepted < len(seeds)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_invalid_vectors_are_refused(tmp_path, body):
 @parametrize_seeds(100, 1500)
 def test_damaged_packaged_vectors_are_read_correctly_or_refused(tmp_path, seeds):
     table, index = as_npy(TABLE), as_parquet({"index": WORDS})
-    accepted = 0
+    n_accepted = 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
         if seed % 2:  # mostly the header, which is half of the file
@@ -86,13 +86,13 @@ def test_damaged_packaged_vectors_are_read_correctly_or_refused(tmp_path, seeds)
         except UserError as error:
             assert "t.npy" in str(error) or "i.parquet" in str(error) or "small has none" in str(error), seed
             continue
-        accepted += 1
+        n_accepted += 1
         assert vectors.shape[0] == len(WORDS) + 1 and np.isfinite(vectors).all(), seed
         if seed % 2:  # the header defines how the numbers are read: the expected values are those of NumPy
             array = np.load(tmp_path / "t.npy", allow_pickle=False)
             assert vectors[:-1] == pytest.approx(array.astype(float)), seed
     assert list_names(tmp_path) == {"t.npy", "i.parquet"}
-    assert 0 < accepted < len(seeds)
+    assert 0 < n_accepted < len(seeds)
 
 
 def header(text, version=1):

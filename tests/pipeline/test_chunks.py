@@ -29,7 +29,7 @@ from tests.problems import choose_features, make_dataset, make_linear, make_rows
 
 DATASET = make_dataset([3, 4, 2, 3], n=70, seed=3)
 LINEAR = make_linear(DATASET, seed=4, scale=1)
-HERE, WORKERS = Local(n_jobs=1), Local(2, min_seconds=0.0)
+SERIAL, WORKERS = Local(n_jobs=1), Local(2, min_seconds=0.0)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Labels(Classifier):
 ROWS = make_rows(DATASET, LINEAR)
 # the model of a first run, that of a second run with the same cache, the executor, and the message
 CASES = {
-    "cache": (Model(), Model(is_reversed=True), HERE, "from the cache, .* Use redo=true or cache=off"),
+    "cache": (Model(), Model(is_reversed=True), SERIAL, "from the cache, .* Use redo=true or cache=off"),
     "workers": (None, Model(home=os.getpid()), WORKERS, "from a worker process, .* Use n_jobs=1"),
     "the same": (Model(), Model(), WORKERS, None),
 }
@@ -112,7 +112,7 @@ def test_a_few_results_are_verified(kind, case, tmp_path):
     first, second, executor, message = CASES[case]
     cache = Disk(str(tmp_path))
     if first is not None:
-        kind().compute(first, HERE, cache)
+        kind().compute(first, SERIAL, cache)
     if message is None:
         kind().compute(second, executor, Off())
         kind().compute(second, executor, cache)
@@ -177,10 +177,10 @@ def work(faults=(), section=SECTION, inputs=(IDS, INPUTS), unit_size=4):
     )
 
 
-def run(work, executor=HERE, cache=None, **options):
-    advanced = []
-    outcome = compute_in_chunks(work, executor, cache or Off(), advanced.append, scratch.Scratch(), **options)
-    assert sum(advanced) == len(work)
+def run(work, executor=SERIAL, cache=None, **options):
+    advances = []
+    outcome = compute_in_chunks(work, executor, cache or Off(), advances.append, scratch.Scratch(), **options)
+    assert sum(advances) == len(work)
     return outcome
 
 
@@ -260,19 +260,19 @@ def test_invalid_cache_entries_are_computed_again(tmp_path):
 )  # fmt: skip
 def test_a_result_is_restored_exactly(cost):
     result = UnitResult({"a": np.array([np.nan, -0.0])}, cost, "with ünusual words")
-    back = UnitResult.from_cache_entry(result.to_cache_entry())
-    assert (back.cost, back.note, back.failure) == (cost, result.note, "")
-    assert back.arrays["a"].tobytes() == result.arrays["a"].tobytes()
+    restored = UnitResult.from_cache_entry(result.to_cache_entry())
+    assert (restored.cost, restored.note, restored.failure) == (cost, result.note, "")
+    assert restored.arrays["a"].tobytes() == result.arrays["a"].tobytes()
 
 
-class Interrupted(BaseException):
+class Interruption(BaseException):
     pass
 
 
 def test_results_before_an_interruption_are_cached_in_few_writes(tmp_path, monkeypatch):
     def broken(shared, positions):
         if 40 in positions:
-            raise Interrupted
+            raise Interruption
         return square(shared, positions)
 
     outputs, put = [], Disk.put
@@ -282,7 +282,7 @@ def test_results_before_an_interruption_are_cached_in_few_writes(tmp_path, monke
     for seconds, requested_columns in ((100.0, [9]), (0.0, [3, 3, 3])):
         monkeypatch.setattr(chunks, "STORE_SECONDS", seconds)
         cache = Disk(str(tmp_path / str(seconds)))
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interruption):
             run(replace(work(), compute=broken), cache=cache)
         assert [n_entries for n_entries in outputs if n_entries] == requested_columns
         assert run(work(), cache=cache).cached_rows.tolist() == list(range(36))
@@ -293,7 +293,7 @@ def fail(shared, positions):
     raise KeyError("debt")
 
 
-@pytest.mark.parametrize("executor", [HERE, WORKERS], ids=["here", "workers"])
+@pytest.mark.parametrize("executor", [SERIAL, WORKERS], ids=["here", "workers"])
 def test_an_error_is_reported_with_the_component(executor):
     with pytest.raises(Failure, match=r"name failed, KeyError: 'debt' \(test_chunks.py:\d+\)\. HYDRA_FULL_ERROR=1"):
         run(replace(work(), compute=fail), executor)
@@ -304,7 +304,7 @@ def change_folder(shared, positions):
     return [UnitResult({"a": positions}) for _ in range(0, len(positions), 4)]
 
 
-@pytest.mark.parametrize("executor", [HERE, WORKERS], ids=["here", "workers"])
+@pytest.mark.parametrize("executor", [SERIAL, WORKERS], ids=["here", "workers"])
 def test_computations_leave_the_current_folder_unchanged(executor, tmp_path):
     before = Path.cwd()
     outcome = run(ChunkedComputation("name", str(tmp_path), change_folder, (IDS,), SECTION, unit_size=4), executor)

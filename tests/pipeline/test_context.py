@@ -34,11 +34,11 @@ MODEL = make_linear(DATASET)
 @pytest.fixture(scope="module")
 def plan():
     truths = "truth=[signed,shapley,contrast,absolute]"
-    made = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2", truths)
-    return made.restrict_to(ModelSpec(DATASET, type(MODEL)))
+    full_plan = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2", truths)
+    return full_plan.restrict_to(ModelSpec(DATASET, type(MODEL)))
 
 
-def changed(plan, **settings):
+def change_settings(plan, **settings):
     return replace(plan, settings=plan.settings.model_copy(update=settings))
 
 
@@ -53,7 +53,7 @@ def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
         "mask": "toy has no mask token"
     }
     subset, repetition, other = (
-        create_context(changed(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist()
+        create_context(change_settings(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist()
         for seed in (0, 0, 1)
     )
     assert len(subset) == 9 and subset == sorted(subset) == repetition != other
@@ -99,7 +99,7 @@ def test_counterfactuals_are_searched_at_each_level_and_counted(plan):
 
 def test_a_metric_has_the_access_that_it_declares(plan):
     context = create_context(plan, DATASET, MODEL)
-    received = []
+    models = []
 
     class Curious(Metric):
         name, title, better, range, place = "curious", "Curious", "higher", (0.0, 1.0), 1
@@ -108,7 +108,7 @@ def test_a_metric_has_the_access_that_it_declares(plan):
             self.access, self.role = access, role
 
         def score(self, case):
-            received.append((case.model.access, case.probability is None))
+            models.append((case.model.access, case.probability is None))
             yield Score("all", np.ones(len(case)), np.ones(len(case)))
             yield AbsentScore("none", "no reason")
 
@@ -116,13 +116,13 @@ def test_a_metric_has_the_access_that_it_declares(plan):
     assert case.k == 2 and case.model.access is Access.NOTHING
     for metric in (Curious(Access.LABEL), Curious(Access.PROBABILITY), Curious(Access.WHITE_BOX, "truth")):
         assert [result.variant for result in evaluate_metric(context, case, metric)] == ["all", "none"]
-    assert received == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
-    received.clear()
+    assert models == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
+    models.clear()
     wants = Curious(Access.LABEL)
     wants.max_access = Access.GRADIENT
     for able in (context, replace(context, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
         list(evaluate_metric(able, case, wants))
-    assert received == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
+    assert models == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
 
 
 def test_incomplete_explanations_are_skipped_filled_or_evaluated(plan):
@@ -132,13 +132,13 @@ def test_incomplete_explanations_are_skipped_filled_or_evaluated(plan):
     outcome = ExplainerResult(
         Explanation(features, np.where(features == NO_FEATURE, np.nan, 1.0)), Cost(), 0, {5: "failed"}
     )
-    for how in ("skip", "random", "keep"):
-        context = create_context(changed(plan, incomplete=how), DATASET, MODEL)
+    for policy in ("skip", "random", "keep"):
+        context = create_context(change_settings(plan, incomplete=policy), DATASET, MODEL)
         selection = explain.select_top_k(context, "x", outcome)
         assert (selection[6:] == FEATURES[6:]).all() and (selection[5] == NO_FEATURE).all()
-        if how == "skip":
+        if policy == "skip":
             assert (selection[:6] == NO_FEATURE).all() and len(find_instances_with_features(selection)) == 24
-        elif how == "keep":
+        elif policy == "keep":
             assert (selection == features).all() and len(find_instances_with_features(selection)) == 29
         else:
             assert (selection[:5, 0] == 0).all() and set(selection[:5, 1].tolist()) <= {1, 2}
@@ -146,28 +146,32 @@ def test_incomplete_explanations_are_skipped_filled_or_evaluated(plan):
 
 
 def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
-    made = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr,graded]", "k=2", "explainer_stability=9")
-    made = made.restrict_to(ModelSpec(DATASET, type(MODEL)))
-    context = create_context(made, DATASET, MODEL)
+    sampled_plan = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr,graded]", "k=2", "explainer_stability=9")
+    sampled_plan = sampled_plan.restrict_to(ModelSpec(DATASET, type(MODEL)))
+    context = create_context(sampled_plan, DATASET, MODEL)
     part, rows = robustness.sample_instances(context)
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
     assert rows.tolist() == robustness.sample_instances(context)[1].tolist()
     assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not context.ledger
-    for requested, size in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
+    for setting, size in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
         assert (
-            len(robustness.sample_instances(replace(context, plan=changed(made, explainer_stability=requested)))[1])
+            len(
+                robustness.sample_instances(
+                    replace(context, plan=change_settings(sampled_plan, explainer_stability=setting))
+                )[1]
+            )
             == size
         )
-    truth = {name: context.compute_importance(name) for name in made.truths}
+    truth = {name: context.compute_importance(name) for name in sampled_plan.truths}
     steps = []
     second = robustness.repeat_explanations(part, {name: of[rows] for name, of in truth.items()}, steps.append)
     assert sum(steps) == 18 and (part.instances.ids == context.instances.ids[rows]).all()
     first = {name: explain.explain_instances(context, name, {}, lambda _: None) for name in ("random", "lr")}
-    same = {
+    is_equal = {
         name: (second.explanations[name].explanation.scores == outcome.explanation.scores[rows]).all()
         for name, outcome in first.items()
     }
-    assert same == {"random": False, "lr": True}
+    assert is_equal == {"random": False, "lr": True}
     selection = explain.select_top_k(context, "lr", first["lr"])
     edits = search_counterfactuals(context, context.rows, selection, "lr", lambda _: None, use_cache=False)
     for level, estimate in edits.items():

@@ -42,7 +42,7 @@ from tests.problems import make_dataset, make_linear, make_rows
 DATASET = make_dataset([3, 4, 2, 3, 5], n=70, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
 ROWS = make_rows(DATASET, MODEL)
-HERE = Local(n_jobs=1)
+SERIAL = Local(n_jobs=1)
 
 
 def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
@@ -50,11 +50,11 @@ def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
     return ExplanationJob(name, explainer, explainer.access, dataset, model, *hashes, seed, ROWS)
 
 
-def run(job, rows=slice(None), executor=HERE, cache=None):
-    advanced = []
+def run(job, rows=slice(None), executor=SERIAL, cache=None):
+    advances = []
     rows = np.arange(70)[rows]
-    result = compute_explanations(replace(job, rows=job.rows.take(rows)), executor, cache or Off(), advanced.append)
-    assert sum(advanced) == len(rows) == len(result.explanation)
+    result = compute_explanations(replace(job, rows=job.rows.take(rows)), executor, cache or Off(), advances.append)
+    assert sum(advances) == len(rows) == len(result.explanation)
     return result
 
 
@@ -91,8 +91,8 @@ def test_an_explainer_can_use_the_samples_of_another():
         assert a == b
     assert (np.diff(first.scores) <= 0).all() and (np.diff(np.abs(second.scores)) <= 0).all()
     assert (first.features != second.features).any()
-    made = sizes.derive_from(Lime(n_samples=200))(first)  # without asking the model again
-    assert np.array_equal(made.features, second.features) and np.array_equal(made.scores, second.scores)
+    derived = sizes.derive_from(Lime(n_samples=200))(first)  # without asking the model again
+    assert np.array_equal(derived.features, second.features) and np.array_equal(derived.scores, second.scores)
     for other in (Lime(n_samples=201), Lime(n_samples=200, kernel_width=1.0), sizes, Random()):
         assert sizes.derive_from(other) is None
     own = run(job(replace(sizes, samples_of=None), name="lime_absolute")).explanation
@@ -160,15 +160,15 @@ def test_explainers_without_a_fingerprint_are_not_cached(tmp_path):
             return ""
 
     @dataclass(frozen=True)
-    class Undeclared(Explainer):
+    class WithoutFingerprint(Explainer):
         access = Access.NOTHING
         fit = Random.fit
 
     cache = Disk(str(tmp_path))
-    for made in (Odd(), Undeclared()):
-        assert job(made).section.key is None
-        run(job(made), cache=cache)
-        assert run(job(made), cache=cache).n_cached == 0 and cache.list_sections() == []
+    for explainer in (Odd(), WithoutFingerprint()):
+        assert job(explainer).section.key is None
+        run(job(explainer), cache=cache)
+        assert run(job(explainer), cache=cache).n_cached == 0 and cache.list_sections() == []
 
 
 def test_a_change_of_the_source_during_the_run_fails():
@@ -208,14 +208,14 @@ def end_timer():
 class Faulty(Explainer, Fingerprinted):
     """Fails on some instances, in one way."""
 
-    way: str
+    fault: str
     access = Access.NOTHING
 
     def fingerprint(self):
         return ""
 
     def fit(self, dataset, model):
-        bad = set(dataset.test.ids[BAD[self.way]].tolist())
+        bad = set(dataset.test.ids[BAD[self.fault]].tolist())
 
         def function(batch):
             features = np.tile(np.arange(2), (len(batch), 1))
@@ -223,27 +223,27 @@ class Faulty(Explainer, Fingerprinted):
             for row, instance in enumerate(batch.ids.tolist()):
                 if instance not in bad:
                     features[row] = instance % 4, 4
-                elif self.way == "raises":
+                elif self.fault == "raises":
                     raise ArithmeticError(f"cannot\ndo {instance}")
-                elif self.way == "hangs":
+                elif self.fault == "hangs":
                     end_timer()
                     time.sleep(2 * LIMIT)
-                elif self.way == "spins":
+                elif self.fault == "spins":
                     end_timer()
                     while True:
                         with contextlib.suppress(Exception):
                             time.sleep(0)
-                elif self.way == "repeats":
+                elif self.fault == "repeats":
                     features[row] = 1, 1
-                elif self.way == "invents":
+                elif self.fault == "invents":
                     features[row] = 99, 0
-                elif self.way == "nan":
+                elif self.fault == "nan":
                     scores[row] = np.nan
-                elif self.way == "float":
+                elif self.fault == "float":
                     return Explanation(features + 0.5, scores)
-                elif self.way == "short":
+                elif self.fault == "short":
                     return Explanation(features[:0], scores[:0])
-                elif self.way == "list":
+                elif self.fault == "list":
                     return features.tolist()
             return Explanation(features, scores)
 
@@ -263,23 +263,23 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("way", REASONS)
-@pytest.mark.parametrize("executor", [HERE, Local(2, min_seconds=0.0)], ids=["here", "workers"])
-def test_failures_of_single_instances_are_recorded(way, executor, tmp_path):
-    cache, timeout = Disk(str(tmp_path)), LIMIT if way in ("hangs", "spins") else None
-    bad = BAD[way]
-    results = run(replace(job(Faulty(way)), timeout=timeout), executor=executor, cache=cache)
-    assert sorted(results.failures) == bad and all(REASONS[way] in reason for reason in results.failures.values())
+@pytest.mark.parametrize("fault", REASONS)
+@pytest.mark.parametrize("executor", [SERIAL, Local(2, min_seconds=0.0)], ids=["here", "workers"])
+def test_failures_of_single_instances_are_recorded(fault, executor, tmp_path):
+    cache, timeout = Disk(str(tmp_path)), LIMIT if fault in ("hangs", "spins") else None
+    bad = BAD[fault]
+    results = run(replace(job(Faulty(fault)), timeout=timeout), executor=executor, cache=cache)
+    assert sorted(results.failures) == bad and all(REASONS[fault] in reason for reason in results.failures.values())
     assert (results.explanation.features[bad] == NO_FEATURE).all()
     good = np.setdiff1d(np.arange(70), bad)
     assert np.array_equal(results.explanation.features[good, 0], DATASET.test.ids[good] % 4)
-    repetition = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
+    repetition = run(replace(job(Faulty(fault)), timeout=timeout), cache=cache)
     assert repetition.n_cached == 70 - len(bad) and repetition.failures == results.failures  # failures are not cached
 
 
 def test_strict_stops_at_the_first_failure():
     with pytest.raises(Failure, match=rf"explainer\.x, instance {DATASET.test.ids[3]}: ArithmeticError: cannot…"):
-        compute_explanations(job(Faulty("raises")), HERE, Off(), lambda _: None, strict=True)
+        compute_explanations(job(Faulty("raises")), SERIAL, Off(), lambda _: None, strict=True)
 
 
 def test_the_most_frequent_reasons_are_listed():
@@ -315,13 +315,13 @@ class BlackBox(Probabilistic):
 def test_batched_evaluation_changes_no_explanation(explainer, monkeypatch):
     model = BlackBox()
     labels = model.predict_proba(DATASET.test.codes).argmax(axis=1)
-    made = replace(job(explainer, model=model), subject_hash=None, access=Access.PROBABILITY)
-    made = replace(made, rows=replace(ROWS, labels=labels))
+    explanation_job = replace(job(explainer, model=model), subject_hash=None, access=Access.PROBABILITY)
+    explanation_job = replace(explanation_job, rows=replace(ROWS, labels=labels))
     results, calls = {}, {}
     for batched in (True, False):
         monkeypatch.setattr(type(explainer), "supports_concurrency", batched)
         model.calls.clear()
-        results[batched] = run(replace(made), slice(0, 40))
+        results[batched] = run(replace(explanation_job), slice(0, 40))
         calls[batched] = len(model.calls)
     assert are_equal(results[True], results[False]) and results[True].cost.rows == results[False].cost.rows
     assert calls[True] < calls[False] / 4
@@ -344,8 +344,10 @@ def test_a_failure_leaves_the_batched_instances_their_explanations():
 
             return explain
 
-    made = replace(job(Picky(), model=model), subject_hash=None)
-    outcome = compute_explanations(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
+    explanation_job = replace(job(Picky(), model=model), subject_hash=None)
+    outcome = compute_explanations(
+        replace(explanation_job, rows=ROWS.take(slice(0, 32))), SERIAL, Off(), lambda _: None
+    )
     assert set(outcome.failures) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
     assert (
         all("not this one" in reason for reason in outcome.failures.values()) and len(model.calls) == 3
@@ -369,8 +371,8 @@ def test_evaluations_before_a_restart_are_not_counted():
 
             return explain
 
-    made = replace(job(Careless(), model=model), subject_hash=None, access=Access.LABEL)
-    assert run(made, slice(0, 40)).cost.rows == 3 * 40
+    explanation_job = replace(job(Careless(), model=model), subject_hash=None, access=Access.LABEL)
+    assert run(explanation_job, slice(0, 40)).cost.rows == 3 * 40
     assert sum(model.calls) > 3 * 40  # otherwise there was no restart
 
 

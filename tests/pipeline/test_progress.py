@@ -13,11 +13,11 @@ from cfeval_cli.pipeline import progress
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that goes on only when it is told to."""
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    time_now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: time_now[0])
 
     def tick(seconds):
-        now[0] += seconds
+        time_now[0] += seconds
 
     return tick
 
@@ -47,13 +47,13 @@ def test_a_long_stage_is_announced_before_it_starts_with_the_settings_that_short
     assert len(caplog.messages) == 1
 
 
-@pytest.mark.parametrize(("seconds", "announced"), [(0.01, False), (2.0, True)])
-def test_stage_without_an_estimate_is_timed_by_its_first_items(clock, caplog, seconds, announced):
+@pytest.mark.parametrize(("seconds", "is_announced"), [(0.01, False), (2.0, True)])
+def test_stage_without_an_estimate_is_timed_by_its_first_items(clock, caplog, seconds, is_announced):
     with progress.Progress().stage("search: x", 100, progress.TimeEstimate("k")) as advance:
         advance(0)
         clock(10 * seconds)
         advance(10)
-    assert ("search: x: about 180 s left. To shorten it, lower k." in caplog.messages) == announced
+    assert ("search: x: about 180 s left. To shorten it, lower k." in caplog.messages) == is_announced
 
 
 def test_the_time_left_never_grows_while_a_chunk_is_waited_for(clock, caplog, monkeypatch):
@@ -96,8 +96,8 @@ def test_no_thread_is_left_when_a_stage_fails():
 
 def test_cached_items_do_not_count_for_the_speed(clock, caplog):
     caplog.set_level(logging.INFO, "cfeval")
-    made = progress.Progress()
-    with made.stage("explain", 1000, component="x") as advance:
+    tracker = progress.Progress()
+    with tracker.stage("explain", 1000, component="x") as advance:
         clock(30)
         advance(1000)
-    assert "/s" not in caplog.text and made.seconds == {("explain", "x"): 30.0}
+    assert "/s" not in caplog.text and tracker.seconds == {("explain", "x"): 30.0}

@@ -28,10 +28,10 @@ from tests.inside import make_plan
 from tests.problems import draw_linear, make_dataset, make_text
 from tests.statistics.tables import compute_kendall_tau
 
-ALL = ("constant", "orthogonal", "scale")
+CHANGES = ("constant", "orthogonal", "scale")
 N = 24  # instances
 TABLE = make_dataset([3, 4, 2, 3, 5], n=N, seed=1)
-FEW = make_dataset([3, 4, 2, 3, 5], n=8, seed=1)  # for the search that takes long
+SMALL_TABLE = make_dataset([3, 4, 2, 3, 5], n=8, seed=1)  # for the search that takes long
 TEXT = make_text(width=6, words=9, n=N, seed=2)
 
 
@@ -84,12 +84,12 @@ def compute_values(run):
 
 def compute_tau(values, explainers, better, metric, variant, truth, agreement):
     """Return Kendall's τ of a metric with a truth over the explainers with values of both."""
-    both = []
+    pairs = []
     for side in ((metric, variant), (agreement, truth)):
         sign = 1 if better[side] == "higher" else -1
-        both.append([sign * round(values.get((*side, name), np.nan), 9) for name in explainers])
-    both = [pair for pair in zip(*both, strict=True) if not np.isnan(sum(pair))]
-    return compute_kendall_tau(*zip(*both, strict=True)) if len(both) > 1 else np.nan
+        pairs.append([sign * round(values.get((*side, name), np.nan), 9) for name in explainers])
+    pairs = [pair for pair in zip(*pairs, strict=True) if not np.isnan(sum(pair))]
+    return compute_kendall_tau(*zip(*pairs, strict=True)) if len(pairs) > 1 else np.nan
 
 
 def rerun(run, changes, number):
@@ -100,17 +100,22 @@ def rerun(run, changes, number):
     return score_explanations(create_context(context.plan, context.dataset, model), run.explanations)
 
 
-ONE = ["reparametrisations=1"]
+ONE_DRAW = ["reparametrisations=1"]
 SETTINGS = [
-    (TABLE, 4, ["k=1", "metric=field", *ONE], 1e-9),
-    (TABLE, 4, ["k=2", "search.pick=nearest", "removal=[zero,mask,mean,marginal]", "metric=field", *ONE], 1e-9),
-    (TABLE, 3, ["k=2", "distance=cosine", "distance.space=embedding", "incomplete=keep", *ONE], 1e-9),
-    (TABLE, 2, ["distance=mahalanobis", "access=probability", *ONE], 1e-9),
-    (TABLE, 4, ["search=exact", *ONE], 1e-9),
-    (FEW, 4, ["search=continuous", "search.restarts=12", "search.tolerance=1e-6", "reparametrisations=1"], 1e-3),
-    (TABLE, 4, ["access=label", "distance.space=scaled", *ONE], 1e-9),
+    (TABLE, 4, ["k=1", "metric=field", *ONE_DRAW], 1e-9),
+    (TABLE, 4, ["k=2", "search.pick=nearest", "removal=[zero,mask,mean,marginal]", "metric=field", *ONE_DRAW], 1e-9),
+    (TABLE, 3, ["k=2", "distance=cosine", "distance.space=embedding", "incomplete=keep", *ONE_DRAW], 1e-9),
+    (TABLE, 2, ["distance=mahalanobis", "access=probability", *ONE_DRAW], 1e-9),
+    (TABLE, 4, ["search=exact", *ONE_DRAW], 1e-9),
+    (
+        SMALL_TABLE,
+        4,
+        ["search=continuous", "search.restarts=12", "search.tolerance=1e-6", "reparametrisations=1"],
+        1e-3,
+    ),
+    (TABLE, 4, ["access=label", "distance.space=scaled", *ONE_DRAW], 1e-9),
     (TEXT, 3, ["k=1", "removal=[zero,mask,mean,marginal]", "metric=field"], 1e-9),
-    (TEXT, 8, ["k=2", "search=exact", "support=own", *ONE], 1e-9),
+    (TEXT, 8, ["k=2", "search=exact", "support=own", *ONE_DRAW], 1e-9),
 ]
 IDS = [" ".join([dataset.kind, str(dim), *settings]) for dataset, dim, settings, _ in SETTINGS]
 
@@ -146,10 +151,10 @@ def test_values_and_ranges_are_those_of_runs_with_other_parameters(dataset, dim,
 
 def test_common_support_limits_the_sample_to_common_instances():
     run = score_run(TEXT, draw_linear(TEXT, 7, 8), "k=2", "search=exact")
-    covered = np.logical_and.reduce([(features != -1).any(axis=1) for features in run.selected.values()])
+    is_covered = np.logical_and.reduce([(features != -1).any(axis=1) for features in run.selected.values()])
     result = run.reparametrise()
-    assert result.n_instances == covered.sum() < N
-    scores = run.scores.select_frame(np.flatnonzero(covered))
+    assert result.n_instances == is_covered.sum() < N
+    scores = run.scores.select_frame(np.flatnonzero(is_covered))
     sums = scores.groupby(["metric", "variant", "explainer"], observed=True)[["numerator", "denominator"]].sum()
     for (i, row), (j, name) in ((a, b) for a in enumerate(result.metrics) for b in enumerate(result.explainers)):
         if row[0] in ("c", "validity", "comprehensiveness") and (*row, name) in sums.index:
@@ -196,12 +201,12 @@ def test_on_texts_only_distances_move():
 def test_values_that_depend_on_predictions_only_are_not_recomputed(monkeypatch):
     run = score_run(TABLE, draw_linear(TABLE, 0, 4), "access=label", "removal=[marginal]",
               "truth=[contrast]")  # fmt: skip
-    drawn = []
+    drawn_changes = []
     real = LinearModel.reparametrise
-    monkeypatch.setattr(LinearModel, "reparametrise", lambda *of: drawn.append(of[2]) or real(*of))
+    monkeypatch.setattr(LinearModel, "reparametrise", lambda *of: drawn_changes.append(of[2]) or real(*of))
     result = run.reparametrise()
     # contrast needs effects of single values, and nothing needs embeddings
-    assert {tuple(changes) for changes in drawn} == {("constant",)}
+    assert {tuple(changes) for changes in drawn_changes} == {("constant",)}
     assert not any(find_movers(result).values())
     assert not run.conclude(result).invariance["not_identifiable"].any()
 
@@ -233,14 +238,14 @@ def test_a_reparametrisation_that_changes_predictions_fails(monkeypatch):
 def test_a_large_run_is_sampled_with_the_seed(monkeypatch):
     run = score_run(TABLE, draw_linear(TABLE, 5, 4), "k=2", "incomplete=skip")
     monkeypatch.setattr(reparametrisation, "_MAX_INSTANCES", 15)
-    one, two = run.reparametrise(), run.reparametrise()
-    assert one.n_instances == 15 and (one.values == two.values).all()
-    assert all((one.changed[name] == two.changed[name]).all() for name in one.changed)
+    first, second = run.reparametrise(), run.reparametrise()
+    assert first.n_instances == 15 and (first.values == second.values).all()
+    assert all((first.changed[name] == second.changed[name]).all() for name in first.changed)
     sample = make_stream(0, "reparametrisation.instances").choice(N, 15, replace=False)
     expected = compute_values(replace(run, scores=Scores.from_frame(run.scores.select_frame(sample))))
-    for i, row in enumerate(one.metrics):
-        row_values = [expected.get((*row, name), np.nan) for name in one.explainers]
-        assert one.values[i] == pytest.approx(row_values, nan_ok=True)
+    for i, row in enumerate(first.metrics):
+        row_values = [expected.get((*row, name), np.nan) for name in first.explainers]
+        assert first.values[i] == pytest.approx(row_values, nan_ok=True)
 
 
 def test_searches_that_must_be_repeated_have_fewer_instances_and_draws(monkeypatch):
@@ -288,8 +293,10 @@ def test_explainers_that_select_no_feature_have_no_values():
     result = empty_run.reparametrise()
     assert all(np.isnan(result.values[i]).all() for i, row in enumerate(result.metrics) if row[0] != "coverage")
     assert not result.find_changed().any() and empty_run.conclude(result).invariance.empty
-    one = score_explanations(run.context, {**empty, "omission": run.explanations["omission"]})
-    moves = one.conclude(one.reparametrise()).metrics.set_index(["metric", "variant", "explainer"])["not_identifiable"]
+    single_run = score_explanations(run.context, {**empty, "omission": run.explanations["omission"]})
+    moves = single_run.conclude(single_run.reparametrise()).metrics.set_index(["metric", "variant", "explainer"])[
+        "not_identifiable"
+    ]
     assert moves["c", "probability", "omission"] is True and moves["c", "probability", "lr"] is None
 
 
@@ -304,9 +311,9 @@ def test_a_run_writes_the_ranges_and_marks_moving_values(toy, make_run):
     assert ((table["changed_by"] != "") == (table["not_identifiable"] & (table["subset"] == "all"))).all()
     assert table.loc[table["subset"] == "without_controls", "not_identifiable"].any()
     keys = ["metric", "variant", "truth", "agreement", "subset"]
-    both = pd.read_csv(folder / "correlations.csv").merge(table, on=keys, suffixes=("", "_of"))
-    assert len(both) == len(table) and (both["not_identifiable"] == both["not_identifiable_of"]).all()
-    assert both["tau"].to_numpy() == pytest.approx(both["tau_of"].to_numpy())  # all instances are in the sample
+    joined = pd.read_csv(folder / "correlations.csv").merge(table, on=keys, suffixes=("", "_of"))
+    assert len(joined) == len(table) and (joined["not_identifiable"] == joined["not_identifiable_of"]).all()
+    assert joined["tau"].to_numpy() == pytest.approx(joined["tau_of"].to_numpy())  # all instances are in the sample
     still = table[table["truth"].isin(["shapley", "contrast"]) & (table["variant"].isin(["marginal", "label"]))]
     assert len(still) and not still["not_identifiable"].any()
     metrics = pd.read_csv(folder / "metrics.csv")

@@ -30,7 +30,7 @@ DATASET = make_dataset([3, 4, 2, 3], n=70, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
 ROWS = make_rows(DATASET, MODEL)
 FEATURES = choose_features(DATASET, 2, 0)
-HERE = Local(n_jobs=1)
+SERIAL = Local(n_jobs=1)
 SECTION = Section("s", "label")
 
 
@@ -46,7 +46,7 @@ def job(search, access, rows=slice(None)):
     return SearchJob(search, DATASET, MODEL, measure, access, 0, ROWS.take(rows), FEATURES[rows])
 
 
-def run(job, executor=HERE, cache=None, section=SECTION, advance=lambda _: None):
+def run(job, executor=SERIAL, cache=None, section=SECTION, advance=lambda _: None):
     return find_counterfactuals(job, executor, cache or Off(), advance, section=section)
 
 
@@ -74,18 +74,18 @@ def test_chunks_workers_and_cache_change_no_counterfactual(access, tmp_path):
     first = run(job(Small(), access, slice(32)), cache=cache)
     check_equal(edits(run(job(Small(), access), cache=cache)), result_of_all)
 
-    class Broken(Small):
+    class FailingSearch(Small):
         def find(self, task):
             raise AssertionError("not cached")
 
-    warm = run(job(Broken(), access), cache=cache)
+    warm = run(job(FailingSearch(), access), cache=cache)
     check_equal(edits(warm), result_of_all)
     assert warm.cost.rows == plain.cost.rows and first.cost.rows < plain.cost.rows
     message = rf"search.{access.name.lower()} failed, AssertionError: not cached \(test_search_job.py:\d+\)"
     with pytest.raises(Failure, match=message):
-        run(replace(job(Broken(), access), features=FEATURES[:, ::-1]), cache=cache)
+        run(replace(job(FailingSearch(), access), features=FEATURES[:, ::-1]), cache=cache)
     with pytest.raises(Failure, match=message):
-        run(job(Broken(), access), cache=cache, section=Section("another", "label"))
+        run(job(FailingSearch(), access), cache=cache, section=Section("another", "label"))
 
 
 @pytest.mark.parametrize("search", [Continuous(), Exact()], ids=lambda search: search.title)
@@ -98,7 +98,7 @@ def test_moved_embeddings_are_cached(search, tmp_path):
 
 
 def test_chunks_may_differ_in_number_type_but_not_in_fields():
-    class Whole(Small):
+    class WithIntegerDistances(Small):
         def find(self, task):
             result = super().find(task)
             first = task.ids[0] == ROWS.ids[0]
@@ -110,7 +110,7 @@ def test_chunks_may_differ_in_number_type_but_not_in_fields():
             return result if task.ids[0] == ROWS.ids[0] else replace(result, probability=None)
 
     access = Access.PROBABILITY
-    plain, result_of_all = (run(job(search, access)).arrays["distance"] for search in (Small(), Whole()))
+    plain, result_of_all = (run(job(search, access)).arrays["distance"] for search in (Small(), WithIntegerDistances()))
     assert (
         np.array_equal(result_of_all, np.concatenate([np.ceil(plain[:16]), plain[16:]]))
         and (result_of_all != plain).any()

@@ -59,12 +59,12 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
     )
     ledger.rows.clear()
     explain(make_batch(dataset, model))
-    workload, used = explainer.estimate_workload(spec), ledger.rows[LedgerKey("test")] / len(dataset.test)
+    workload, n_evaluations = explainer.estimate_workload(spec), ledger.rows[LedgerKey("test")] / len(dataset.test)
     assert workload.settings == settings
     if isinstance(explainer, Anchor):
-        assert workload.evaluations == 5000 and used < 50_000  # a rough figure
+        assert workload.evaluations == 5000 and n_evaluations < 50_000  # a rough figure
     else:
-        assert workload.evaluations == pytest.approx(used, rel=0.3, abs=3)
+        assert workload.evaluations == pytest.approx(n_evaluations, rel=0.3, abs=3)
 
 
 def test_algorithms_for_some_models_have_no_estimate():
@@ -94,8 +94,8 @@ def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, 
         task = replace(make_task(dataset, model, features, access), model=client)
         search.find(task)
         workload = search.estimate_workload(dataset, features)
-        used = ledger.rows[LedgerKey("search")] / len(features)
-        assert workload.evaluations == pytest.approx(used, rel=0.3, abs=3)
+        n_evaluations = ledger.rows[LedgerKey("search")] / len(features)
+        assert workload.evaluations == pytest.approx(n_evaluations, rel=0.3, abs=3)
         if isinstance(search, Discrete):
             assert workload.settings == (*settings, *(["k"] if k > 1 else []))
     assert Continuous().estimate_workload(dataset, features).settings == ("search.restarts", "search.steps")
