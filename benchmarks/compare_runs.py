@@ -35,7 +35,7 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 
-HERE = Path(__file__).parent / "reference"
+REFERENCE_FOLDER = Path(__file__).parent / "reference"
 TOLERANCE = 1e-9
 COMMON = ["cache=off", "figures=[]", "report=false"]
 TRUTHS = "truth=[shapley,contrast,signed,absolute]"  # all that the reference has
@@ -154,14 +154,14 @@ def digest(name: str, table: pd.DataFrame) -> pd.DataFrame:
     groups = [key for key in keys if key not in NUMBERED]
     values = [column for column in table if column not in keys]
     number = next(key for key in NUMBERED if key in table)
-    weights = table[number].map(lambda one: crc32(str(one).encode()) / 2**32)
+    weights = table[number].map(lambda cell: crc32(str(cell).encode()) / 2**32)
     rows = []
     for group, part in table.groupby(groups, sort=True, dropna=False) if groups else [((), table)]:
         label = "/".join(map(str, group if isinstance(group, tuple) else (group,)))
         for column in values:
             cells = part[column]
             if cells.dtype == object or isinstance(cells.dtype, pd.StringDtype):
-                cells = cells.map(lambda one: np.nan if pd.isna(one) else crc32(str(one).encode()) / 2**32)
+                cells = cells.map(lambda cell: np.nan if pd.isna(cell) else crc32(str(cell).encode()) / 2**32)
             numbers = cells.astype("Float64").astype(float)
             if numbers.notna().any():
                 sums = [numbers.sum(), (numbers * weights[part.index]).sum()]
@@ -199,7 +199,7 @@ class Mapping:
         self._rules = rules
 
     @staticmethod
-    def load(file: Path = HERE / "mapping.json") -> Mapping:
+    def load(file: Path = REFERENCE_FOLDER / "mapping.json") -> Mapping:
         """Read a mapping; without a file all names are those of today."""
         return Mapping(json.loads(file.read_text()) if file.exists() else {})
 
@@ -286,11 +286,11 @@ def compare_tables(name: str, old: pd.DataFrame, folder: Path, mapping: Mapping)
             lines.append(f"{column}: there is no column {target.column} in {target.table}")
             continue
         values = [mapping.translate(target.column, value) for value in old[column]]
-        left = keyed.assign(**target.where, value=values)
-        keys = list_keys(target.table, left.columns)
+        expected = keyed.assign(**target.where, value=values)
+        keys = list_keys(target.table, expected.columns)
         # columns of another table can have been repeated in several rows
         relation = "one_to_one" if target.table == mapping.get_table(name) else "many_to_one"
-        joined = left.merge(new[[*keys, target.column]].rename(columns={target.column: "new"}), how="left", on=keys,
+        joined = expected.merge(new[[*keys, target.column]].rename(columns={target.column: "new"}), how="left", on=keys,
                             indicator=True, validate=relation)  # fmt: skip
         compared += len(joined)
         is_lost = joined["_merge"] != "both"

@@ -202,14 +202,14 @@ def compare_discrete_search(sizes):
         models = {"": context.model}
         if name == "adults":  # sentences share their table and have padding
             models[", the loop asks a torch module"] = plain.TorchModel(context.model)
-        for how, model in models.items():
+        for model_note, model in models.items():
             loop_problem = replace(problem, model=model)
             duel = Comparison.run(
                 lambda loop_problem=loop_problem: run_loop(loop_problem), run_cfeval, context, sizes.rounds, (n, n)
             )
             assert (np.stack([edit.codes for edit in duel.loop_result]) == duel.cfeval_result.codes).all()
             assert np.allclose([edit.distance for edit in duel.loop_result], duel.cfeval_result.distance)
-            yield duel.row(f"discrete search, {name}, k={k}{how}", n, "the same edits")
+            yield duel.row(f"discrete search, {name}, k={k}{model_note}", n, "the same edits")
         yield measure_throughput(f"{name}, k={k}", context, features)
 
 

@@ -400,15 +400,15 @@ def compute_scores(problem, i, features, edits, reference, k):
     original = problem.probability(row, label)
     other_features = [j for j in list_present(row) if j not in features]
     results = {}
-    for how, value in (("del", ABSENT), ("mask", problem.dataset.mask_code)):
+    for removal, value in (("del", ABSENT), ("mask", problem.dataset.mask_code)):
         if value is None:
             continue
         edited_row, complement_row = row.copy(), row.copy()
         edited_row[features], complement_row[other_features] = value, value
-        results["comprehensiveness", how] = original - problem.probability(edited_row, label), 1
-        results["sufficiency", how] = original - problem.probability(complement_row, label), 1
-        if how == "del":
-            results["dfr", how] = problem.label(edited_row) != label, 1
+        results["comprehensiveness", removal] = original - problem.probability(edited_row, label), 1
+        results["sufficiency", removal] = original - problem.probability(complement_row, label), 1
+        if removal == "del":
+            results["dfr", removal] = problem.label(edited_row) != label, 1
     for level, edit in edits.items():
         is_flip = edit.label != label
         results["validity", level] = is_flip, 1

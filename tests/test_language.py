@@ -32,7 +32,7 @@ PREDICATES = set(RULES["predicates"])
 OTHER_BEGINNINGS = {"from", "with", "to", "on", "main", "logit", "logits", "sigmoid", "softmax"}
 # Words that a report or message is made of, and declarations of components.
 NOUN_ENDINGS = ("_note", "_notes", "_reason", "_lines", "_hint")
-DECLARATIONS = {"circular_with", "output_type", "top_k", "short_name", "formatException"}
+DECLARATIONS = {"circular_with", "output_type", "top_k", "short_name", "formatException", "bins"}
 
 # Files, and folders of tests, that do not follow a rule yet: remove them when they do, and add none.
 WITH_VAGUE_NAMES = set(RULES["with_vague_names"])

@@ -27,7 +27,7 @@ judges × seeds × k of conf/experiment/atlas*.yaml. Complete runs are not compu
 _EPILOG = (
     "cfeval atlas add: add runs; cfeval atlas page: remake the page; cfeval atlas rule: print the metric-based ranking."
 )
-_INTO = Path("outputs/atlas")
+_ATLAS_FOLDER = Path("outputs/atlas")
 _JUDGE_PREFIX = "atlas_"  # of the names of judges in conf/experiment
 _DEFAULT_INSTANCES = 200  # in a run
 _SCALES: Mapping[str, Mapping[str, str]] = {
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     parser.add_argument(
         "--scale", default="full", help="full (hours), or small: three data sets, two seeds, 50 instances"
     )
-    parser.add_argument("--into", type=Path, default=_INTO, metavar="FOLDER", help="folder for the atlas")
+    parser.add_argument("--into", type=Path, default=_ATLAS_FOLDER, metavar="FOLDER", help="folder for the atlas")
     parser.add_argument(
         "overrides",
         nargs="*",
@@ -108,7 +108,7 @@ def _add(arguments: Sequence[str], options: Options) -> None:
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="FOLDER", help="folder of a run, or one with runs below it"
     )
-    parser.add_argument("--into", type=Path, default=_INTO, metavar="FOLDER", help="the folder of the atlas")
+    parser.add_argument("--into", type=Path, default=_ATLAS_FOLDER, metavar="FOLDER", help="the folder of the atlas")
     values = parser.parse_args(arguments)
     atlas = store.read_atlas(values.into / store.ATLAS_FILE)
     atlas, message = store.add_runs(atlas, find_run_folders(values.folders))
@@ -121,7 +121,7 @@ def _remake_page(arguments: Sequence[str], options: Options) -> None:
     from cfeval_cli.study.atlas import store
 
     parser = Parser("cfeval atlas page", description="Remake atlas.md and atlas.html from atlas.parquet alone.")
-    parser.add_argument("file", nargs="?", type=Path, default=_INTO / "atlas.parquet", help="atlas.parquet")
+    parser.add_argument("file", nargs="?", type=Path, default=_ATLAS_FOLDER / "atlas.parquet", help="atlas.parquet")
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="folder for the pages (default: that of the file)")
     values = parser.parse_args(arguments)
     _write(store.read_atlas(values.file), values.into or values.file.parent, options)
@@ -133,7 +133,7 @@ def _print_rule(arguments: Sequence[str], _: Options) -> None:
     from cfeval_cli.study.atlas.summary import AtlasSummary
 
     parser = Parser("cfeval atlas rule", description="Print the ranking of metrics that an atlas supports.")
-    parser.add_argument("file", nargs="?", type=Path, default=_INTO / "atlas.parquet", help="atlas.parquet")
+    parser.add_argument("file", nargs="?", type=Path, default=_ATLAS_FOLDER / "atlas.parquet", help="atlas.parquet")
     values = parser.parse_args(arguments)
     sys.stdout.write(rule.write_rule(AtlasSummary(store.read_atlas(values.file))))
 

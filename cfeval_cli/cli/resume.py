@@ -21,7 +21,7 @@ from cfeval_cli.results.record import RunRecord
 from cfeval_cli.settings import compose
 from cfeval_cli.settings.compose import quote
 
-QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
+QUIET_OVERRIDE = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
 
 _CONFIG_NAME = re.compile(r"\w[\w\-]*(?:/\w[\w\-]*)*")
 # Settings of packaged configs that name a file, a folder, a server or a trusted type, or replace complete results.
@@ -70,7 +70,7 @@ def _read_sweep_arguments(folder: Path, own: Sequence[str]) -> list[str]:
     accepted, refused = list[str](), list[str]()
     for override in hydra:
         key, _, value = override.partition("=")
-        if key in ("hydra.mode", "hydra.sweep.dir") or override == QUIET:
+        if key in ("hydra.mode", "hydra.sweep.dir") or override == QUIET_OVERRIDE:
             continue  # given again below, or by the user
         if key == "hydra.sweep.subdir" and _SUBDIR.fullmatch(value) and ".." not in value and value[:1] != "/":
             accepted.append(override)

@@ -29,7 +29,7 @@ from cfeval_cli.cli.own_configs import (
     list_overrides,
     list_used_configs,
 )
-from cfeval_cli.cli.resume import QUIET, list_overrides_to_repeat, read_resume_arguments, read_task_overrides
+from cfeval_cli.cli.resume import QUIET_OVERRIDE, list_overrides_to_repeat, read_resume_arguments, read_task_overrides
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options
 from cfeval_cli.errors import Failure, UserError, escape_controls
 from cfeval_cli.settings.compose import explain_hydra_error
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
     if get_config_dir(words) is None and conf_folder is not None:
         words = ["--config-dir", conf_folder, *words]
     if options.quiet and not any(word.startswith("hydra/hydra_logging=") for word in words):
-        words.append(QUIET)
+        words.append(QUIET_OVERRIDE)
 
     def run_job(cfg: DictConfig) -> None:
         _run_experiment(cfg, words, is_resumed, options)
@@ -134,7 +134,7 @@ def _run_experiment(cfg: DictConfig, words: Sequence[str], is_resumed: bool, opt
     from cfeval_cli.results.folder import RunFolder
 
     config = HydraConfig.get()
-    command = ["cfeval", "run", *(word for word in words if word != QUIET)]
+    command = ["cfeval", "run", *(word for word in words if word != QUIET_OVERRIDE)]
     folder = RunFolder(Path(config.runtime.output_dir), command, list(config.overrides.task), is_resumed=is_resumed)
     try:
         with open_session(folder):
@@ -236,7 +236,7 @@ def _format_resume_command(folder: RunFolder, cfg: DictConfig, arguments: Sequen
     words = ["cfeval", "run", "--resume", str(path)]
     config_dir = get_config_dir(arguments)
     words += [] if config_dir is None else ["--config-dir", config_dir]
-    in_folder = ("hydra.run.", "hydra.sweep.", "hydra.mode=", QUIET)
+    in_folder = ("hydra.run.", "hydra.sweep.", "hydra.mode=", QUIET_OVERRIDE)
     words += [word for word in config.overrides.hydra if not word.startswith(in_folder)]
     # The overrides of a job have one value of each swept setting, those of the sweep have all.
     words += list_overrides_to_repeat(read_task_overrides(path) if is_sweep else config.overrides.task)

@@ -109,14 +109,14 @@ class Spellings:
     vocabulary: Codes  # (S,) code of the same word in the vocabulary, or of the mask
     before: Codes  # (S,) index of the separator before the word; 0 is the default: a space, or nothing at an end
     after: Codes  # (S,) index of the separator after the word
-    rest: Codes  # (S,) index of what follows the last word used of the text; 0: as in `after`
+    remainder: Codes  # (S,) index of the text after the last word that is kept; 0: as in `after`
     separators: tuple[str, ...]  # the default first
 
     @cached_property
     def _indices(self) -> tuple[Codes, ...]:
         """For each code the indices of the separators before and after it, and of the rest of its text."""
         default = np.zeros(self.first, dtype=np.int32)
-        return tuple(np.concatenate([default, index]) for index in (self.before, self.after, self.rest))
+        return tuple(np.concatenate([default, index]) for index in (self.before, self.after, self.remainder))
 
     def join(self, words: NDArray[Any], row: Codes) -> str:
         """Return the string of one row of codes without padding.
@@ -126,12 +126,12 @@ class Spellings:
         """
         if not len(row) or row.max() < self.first:
             return " ".join(words[row])
-        before, after, rest = (index[row] for index in self._indices)
+        before, after, remainder = (index[row] for index in self._indices)
         pieces = np.empty(2 * len(row) + 1, dtype=object)
         pieces[1::2] = words[row]
         pieces[2:-1:2] = [self.separators[i] for i in np.where(after[:-1] != 0, after[:-1], before[1:])]
         pieces[0] = self.separators[before[0]] if before[0] else ""
-        end = rest.max() or after[-1]
+        end = remainder.max() or after[-1]
         pieces[-1] = self.separators[end] if end else ""
         return "".join(pieces)
 

@@ -191,12 +191,12 @@ def _list_import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -
 
     Installed packages count by version. `beside` are further folders to import from.
     """
-    seen: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     outside = {*_BASE_PACKAGES}
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name in seen or _is_standard(name):
+        if name in files or _is_standard(name):
             continue
         path = find_source(name, beside)
         if path is None:
@@ -204,15 +204,15 @@ def _list_import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -
         if name.partition(".")[0] != "cfeval_cli" and _is_installed(path):
             outside.add(name.partition(".")[0])
             continue
-        seen[name] = path
+        files[name] = path
         # The file of a package is executed before that of a module in it.
         waiting += [
             *_list_modules(path, name, _get_stamp(path), beside),
             *([name.rpartition(".")[0]] if "." in name else []),
         ]
-    sources = [f"{name} {_hash_content(path, _get_stamp(path))}" for name, path in sorted(seen.items())]
+    sources = [f"{name} {_hash_content(path, _get_stamp(path))}" for name, path in sorted(files.items())]
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
-    return seen, [python, *sources, *(f"{name} {get_version(name)}" for name in sorted(outside))]
+    return files, [python, *sources, *(f"{name} {get_version(name)}" for name in sorted(outside))]
 
 
 def _hash(*parts: str) -> str:

@@ -48,10 +48,10 @@ def encode_rows(codes: Codes) -> Ints | None:
 
 
 def evaluate_unique_rows(
-    evaluate: Callable[[Codes], NDArray[Any]], codes: Codes, seen: Codes | None = None
+    evaluate: Callable[[Codes], NDArray[Any]], codes: Codes, distinguishing_codes: Codes | None = None
 ) -> NDArray[Any]:
-    """Return the evaluation of each row, called once for rows that are equal in `seen` (default: the codes)."""
-    numbers = encode_rows(codes if seen is None else seen) if len(codes) > 1 else None
+    """Evaluate each row, once for rows that are equal in `distinguishing_codes` (default: `codes`)."""
+    numbers = encode_rows(codes if distinguishing_codes is None else distinguishing_codes) if len(codes) > 1 else None
     if numbers is None:
         return evaluate(codes)
     import pandas as pd

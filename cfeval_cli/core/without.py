@@ -24,17 +24,21 @@ class RemovalEffect:
     absolute_drop: Floats | None  # mean |p(ŷ|x) - p(ŷ|x′)| over replacements x′; None if p(ŷ|x) is unknown
 
 
-def compute_removal_effect(model: ModelClient, rows: Rows, gone: Bools, replacement: Replacement) -> RemovalEffect:
-    """Return the effect of removing the features `gone` (n, M) of each row."""
+def compute_removal_effect(
+    model: ModelClient, rows: Rows, is_removed: Bools, replacement: Replacement
+) -> RemovalEffect:
+    """Return the effect of removing the features `is_removed` (n, M) of each row."""
     if replacement.value is not None:
-        edited = np.where(gone & (rows.codes != ABSENT), np.int32(replacement.value), rows.codes)
+        edited = np.where(is_removed & (rows.codes != ABSENT), np.int32(replacement.value), rows.codes)
         labels, probability = model.predict_with_proba(edited, rows.labels)
         return _make_effect((labels != rows.labels).astype(float), probability, rows)
     if replacement.vectors is not None:
-        return _make_effect(*_replace_embeddings(model, rows, gone & (rows.codes != ABSENT), replacement.vectors), rows)
+        return _make_effect(
+            *_replace_embeddings(model, rows, is_removed & (rows.codes != ABSENT), replacement.vectors), rows
+        )
     flips, remaining, drops = (np.zeros(len(rows)) for _ in range(3))
     has_probability = True
-    for batch in _iterate_batches(rows, gone, replacement):
+    for batch in _iterate_batches(rows, is_removed, replacement):
         edited = np.concatenate(
             [_apply_all_values(rows.codes[part.rows], part.features, part.values) for part in batch]
         )
@@ -56,7 +60,7 @@ def compute_removal_effect(model: ModelClient, rows: Rows, gone: Bools, replacem
 
 
 @dataclass(frozen=True)
-class _Part:
+class _RemovalPart:
     """Rows (n,) of which the same features (k,) are removed, and their replacements (s, k) with weights."""
 
     rows: Ints
@@ -65,16 +69,16 @@ class _Part:
     weights: Floats
 
 
-def _iterate_batches(rows: Rows, gone: Bools, replacement: Replacement) -> Iterator[list[_Part]]:
+def _iterate_batches(rows: Rows, is_removed: Bools, replacement: Replacement) -> Iterator[list[_RemovalPart]]:
     """Yield parts to evaluate in one call, since calls of many models have a high fixed cost."""
-    batch: list[_Part] = []
+    batch: list[_RemovalPart] = []
     size = 0
-    for removed, members in zip(*_group_rows(gone), strict=True):
+    for removed, members in zip(*_group_rows(is_removed), strict=True):
         features = np.flatnonzero(removed)
         values, weights = replacement.sample(features)
         step = max(1, _BATCH_ROWS // len(values))
         for start in range(0, len(members), step):
-            part = _Part(members[start : start + step], features, values, weights)
+            part = _RemovalPart(members[start : start + step], features, values, weights)
             if batch and size + len(part.rows) * len(values) > _BATCH_ROWS:
                 yield batch
                 batch, size = [], 0
@@ -91,23 +95,23 @@ def _make_effect(flips: Floats, probability: Floats | None, rows: Rows) -> Remov
     return RemovalEffect(flips, probability, np.abs(rows.probability - probability))
 
 
-def _group_rows(gone: Bools) -> tuple[Bools, list[Ints]]:
+def _group_rows(is_removed: Bools) -> tuple[Bools, list[Ints]]:
     """Return the distinct sets (s, M) of features, and the rows of each."""
-    if not len(gone):
-        return gone, []
-    keys = make_set_keys(gone)
+    if not len(is_removed):
+        return is_removed, []
+    keys = make_set_keys(is_removed)
     _, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    return gone[first], np.split(np.argsort(inverse.ravel(), kind="stable"), np.cumsum(counts)[:-1])
+    return is_removed[first], np.split(np.argsort(inverse.ravel(), kind="stable"), np.cumsum(counts)[:-1])
 
 
-def _replace_embeddings(model: ModelClient, rows: Rows, gone: Bools, vectors: Floats) -> tuple[Floats, Floats]:
+def _replace_embeddings(model: ModelClient, rows: Rows, is_removed: Bools, vectors: Floats) -> tuple[Floats, Floats]:
     """Return flips and p(ŷ) with other embeddings, in batches that bound the memory of M · d numbers per row."""
     flips, probability = np.zeros(len(rows)), np.zeros(len(rows))
     step = max(1, _BATCH_ROWS // max(1, vectors.shape[0]))
     for batch in (slice(start, start + step) for start in range(0, len(rows), step)):
-        n_removed = max(1, int(gone[batch].sum(axis=1).max(initial=0)))
-        order = np.argsort(~gone[batch], axis=1, kind="stable")[:, :n_removed]
-        features = np.where(np.take_along_axis(gone[batch], order, axis=1), order, NO_FEATURE)
+        n_removed = max(1, int(is_removed[batch].sum(axis=1).max(initial=0)))
+        order = np.argsort(~is_removed[batch], axis=1, kind="stable")[:, :n_removed]
+        features = np.where(np.take_along_axis(is_removed[batch], order, axis=1), order, NO_FEATURE)
         labels, probability[batch] = model.evaluate_embeddings(
             rows.codes[batch], features, vectors[features], rows.labels[batch]
         )

@@ -28,7 +28,7 @@ class Glove:
     title: str
     path: str | None = None  # a text file, "word number number …" a line, instead of the two above
 
-    def files(self) -> list[DataFile]:
+    def list_files(self) -> list[DataFile]:
         """Return the files that are needed."""
         return [] if self.path else [self.table, self.index]
 
@@ -47,7 +47,7 @@ class Glove:
         return WordVectors(table, {"name": name, "sha256": sha256, "dim": len(mean), "words": len(vectors)})
 
     def _read_package(self, data_dir: Path, words: Sequence[str]) -> _ReadVectors:
-        table_file, index_file = find_files(self.files(), data_dir)
+        table_file, index_file = find_files(self.list_files(), data_dir)
         try:
             table = npy.open_memory_map(table_file.path)
             if table.ndim != 2 or table.dtype.kind != "f" or not 0 < table.shape[1] <= _MAX_DIMENSION:

@@ -33,7 +33,7 @@ class Corpus(Protocol):
 
     rows: int | None  # of the complete corpus, if known
 
-    def files(self) -> list[DataFile]:
+    def list_files(self) -> list[DataFile]:
         """Return the files of the corpus."""
         ...
 
@@ -50,7 +50,7 @@ class Lines:
     positive: DataFile
     rows: int
 
-    def files(self) -> list[DataFile]:
+    def list_files(self) -> list[DataFile]:
         """Return both files."""
         return [self.negative, self.positive]
 
@@ -77,7 +77,7 @@ class TextTable:
     delimiter: str | None = None  # None: detect
     latin: bool = False  # whether the UTF-8 texts were decoded as Latin-1 when the file was made
 
-    def files(self) -> list[DataFile]:
+    def list_files(self) -> list[DataFile]:
         """Return the only file."""
         return [self.file]
 
@@ -169,7 +169,7 @@ class Text:
             log.warning(
                 "%s: an incomplete copy, %s of %s sentences; put %s into %s for all of them",
                 file_names, f"{n_read:,}", f"{self.corpora[0].rows or n_read:,}",
-                " and ".join(file.name for file in self.corpora[0].files()), data_dir,
+                " and ".join(file.name for file in self.corpora[0].list_files()), data_dir,
             )  # fmt: skip
         return Dataset(
             name=self.name,
@@ -233,19 +233,19 @@ class Text:
     def fetch(self, data_dir: Path) -> list[VerifiedFile]:
         """Find the files of the first available corpus and of the word vectors; fetch those that are missing."""
         _, files = self._find_corpus(data_dir)
-        return [*files, *find_files([] if self.embedding is None else self.embedding.files(), data_dir)]
+        return [*files, *find_files([] if self.embedding is None else self.embedding.list_files(), data_dir)]
 
     def _find_corpus(self, data_dir: Path) -> tuple[Corpus, list[VerifiedFile]]:
         """Return the first corpus in the data folder; if there is none, the first one that can be fetched."""
         for corpus in self.corpora:
             # a damaged file is an error, although another corpus may be there
-            local_files = [file.find_local(data_dir) for file in corpus.files()]
+            local_files = [file.find_local(data_dir) for file in corpus.list_files()]
             if None not in local_files:
-                return corpus, find_files(corpus.files(), data_dir)
+                return corpus, find_files(corpus.list_files(), data_dir)
         first_error = None
         for corpus in self.corpora:
             try:
-                return corpus, find_files(corpus.files(), data_dir)
+                return corpus, find_files(corpus.list_files(), data_dir)
             except UserError as error:
                 first_error = first_error or error
         raise first_error or UserError("dataset.corpora is empty. Name at least one corpus.")
@@ -345,14 +345,14 @@ def _encode_spellings(
                 spelling_codes[key] = len(values) + len(spelling_codes)
                 vocabulary_codes.append(int(codes[i, j]))
             spelled_codes[i, j] = spelling_codes[key]
-    before, after, rest_after = (np.array([key[k] for key in spelling_codes], dtype=np.int32) for k in (1, 2, 3))
+    before, after, remainder = (np.array([key[k] for key in spelling_codes], dtype=np.int32) for k in (1, 2, 3))
     return Spellings(
         first=len(values),
         words=tuple(key[0] for key in spelling_codes),
         vocabulary=np.array(vocabulary_codes, dtype=np.int32),
         before=before,
         after=after,
-        rest=rest_after,
+        remainder=remainder,
         separators=(" ", *(text for text in separators if text is not None)),
     ), spelled_codes
 

@@ -115,12 +115,16 @@ def _merge_duplicates(rule: Rule) -> Rule:
     return rules_without_duplicates
 
 
+_NO_CUT = -1  # of a category
+_BELOW_ALL_BINS, _ABOVE_ALL_BINS = -1, 1 << 30
+
+
 @dataclass(frozen=True)
-class _Part:
+class _RulePart:
     """A condition of a rule: a category is as in the instance, or the bin of a number is at most, or above, a cut."""
 
     feature: int
-    cut: int = -1  # -1: a category
+    cut: int = _NO_CUT
     is_below: bool = True
 
 
@@ -141,9 +145,9 @@ class _TableSampler:
     def prepare(self, codes: Codes, random: Any) -> tuple[Draw, Ints]:
         """Return the function that draws samples for an instance, and the feature of each part of a rule."""
         categories = [j for j in range(len(codes)) if j not in self.bins]
-        parts = [_Part(j) for j in categories]
+        parts = [_RulePart(j) for j in categories]
         for j, bins in self.bins.items():
-            parts += [_Part(j, cut, bool(bins[codes[j]] <= cut)) for cut in range(self.n_cuts[j])]
+            parts += [_RulePart(j, cut, bool(bins[codes[j]] <= cut)) for cut in range(self.n_cuts[j])]
         number_parts = {j: [i for i, part in enumerate(parts) if part.feature == j] for j in self.bins}
         holds_in_train = np.empty((len(self.train), len(parts)), dtype=bool)
         holds_in_train[:, : len(categories)] = self.train[:, categories] == codes[categories]
@@ -155,7 +159,7 @@ class _TableSampler:
             draws = random.randint(0, len(self.train), size)
             holds = holds_in_train.take(draws, axis=0)
             holds[:, rule] = True
-            fixed = [parts[i].feature for i in rule if parts[i].cut < 0]
+            fixed = [parts[i].feature for i in rule if parts[i].cut == _NO_CUT]
             is_replaced: list[
                 tuple[int, Ints, Codes]
             ] = []  # numbers that violate the rule: feature, samples, new values
@@ -190,7 +194,7 @@ class _TableSampler:
         return options[random.randint(0, len(options), size)] if len(options) else np.full(size, own, dtype=np.int32)
 
 
-def _find_ranges(parts: list[_Part]) -> dict[int, tuple[int, int]]:
+def _find_ranges(parts: list[_RulePart]) -> dict[int, tuple[int, int]]:
     """Return the range of bins that a rule permits for each number: above the first, and at most the second.
 
     Numbers with a lower bound come first, in the order in which the package draws them.
@@ -198,16 +202,14 @@ def _find_ranges(parts: list[_Part]) -> dict[int, tuple[int, int]]:
     lower: dict[int, int] = {}
     upper: dict[int, int] = {}
     for part in parts:
-        if part.cut >= 0 and part.is_below:
+        if part.cut != _NO_CUT and part.is_below:
             upper[part.feature] = min(part.cut, upper.get(part.feature, part.cut))
-        elif part.cut >= 0:
+        elif part.cut != _NO_CUT:
             lower[part.feature] = max(part.cut, lower.get(part.feature, part.cut))
     return {
-        j: (lower.get(j, -1), upper.get(j, _ABOVE_ALL_BINS)) for j in (*lower, *(j for j in upper if j not in lower))
+        j: (lower.get(j, _BELOW_ALL_BINS), upper.get(j, _ABOVE_ALL_BINS))
+        for j in (*lower, *(j for j in upper if j not in lower))
     }
-
-
-_ABOVE_ALL_BINS = 1 << 30
 
 
 def _prepare_text(dataset: Dataset) -> PrepareDraw:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core import Bools, Dataset, Floats, Ints
+from cfeval_cli.core import NO_FEATURE, Bools, Dataset, Floats, Ints
 from cfeval_cli.errors import UserError, did_you_mean, shorten
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 _LONG_COLUMNS = ("instance", "feature", "score")
 _MAX_NAMED_CELLS = 3
 _MAX_BYTES = 1 << 30
+_NO_INSTANCE = -1  # of a line whose instance is not a whole number
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _read_instances(cells: pd.Series[Any], dataset: Dataset, problems: _Problems
     is_valid = ~np.isnan(numbers) & (np.abs(numbers) < 2**53) & (numbers == np.floor(numbers))
     if not is_valid.all():
         problems.add("lines whose instance is not a whole number", cells[~is_valid].tolist())
-    ids = np.where(is_valid, numbers, -1).astype(np.int64)
+    ids = np.where(is_valid, numbers, _NO_INSTANCE).astype(np.int64)
     # Files may have scores of the other splits, which are not used.
     is_unknown = is_valid & ~np.isin(ids, np.concatenate([dataset.train.ids, dataset.validation.ids, dataset.test.ids]))
     if is_unknown.any():
@@ -139,7 +140,7 @@ def _read_long(table: pd.DataFrame, ids: Ints, names: Sequence[str], problems: _
         problems.add_failures(ids[is_bad], f"{problems.file} has a score that is not a number")
     is_good = ~is_unknown & ~is_bad
     instances = np.unique(ids)
-    columns = positions.fillna(-1).to_numpy(dtype=np.int64)
+    columns = positions.fillna(NO_FEATURE).to_numpy(dtype=np.int64)
     is_duplicate = pd.DataFrame({"instance": ids, "feature": columns}).duplicated().to_numpy(dtype=bool) & is_good
     if is_duplicate.any():
         pairs = zip(ids[is_duplicate].tolist(), columns[is_duplicate].tolist(), strict=True)

@@ -78,8 +78,8 @@ class Lattice:
             # How many points of the curve remove as many features as a set has: shares of short texts can coincide.
             multiplicity = (n_removed[batch][:, None] == self.is_removed.sum(axis=1)[:, None]).sum(axis=2)
             is_needed = is_possible & (multiplicity > 0)
-            left = self._compute_left(inputs, fitted, rows[batch], is_needed)
-            drops = np.where(is_needed, inputs.probability[rows[batch]][:, None] - left, 0)
+            remaining = self._compute_probabilities(inputs, fitted, rows[batch], is_needed)
+            drops = np.where(is_needed, inputs.probability[rows[batch]][:, None] - remaining, 0)
             low, high, first = np.zeros((len(batch), 1)), np.zeros((len(batch), 1)), 0
             for size, (sets, parents) in enumerate(self.levels, start=1):
                 level = slice(first, first := first + len(sets))
@@ -90,20 +90,24 @@ class Lattice:
                 totals[batch[ends]] = np.stack([low[ends].min(axis=1), high[ends].max(axis=1)], axis=1)
         return np.asarray(totals / np.maximum(1, n_points)[:, None])
 
-    def _compute_left(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_needed: Bools) -> Floats:
+    def _compute_probabilities(
+        self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_needed: Bools
+    ) -> Floats:
         """Return p(ŷ) (n, S) without each needed set, and 0 for other sets."""
-        left = np.zeros(is_needed.shape)
+        remaining = np.zeros(is_needed.shape)
         if self.edits is None:
             instances, sets = np.nonzero(is_needed)
             probability = compute_erasure(inputs, fitted, rows[instances], self.is_removed[sets]).probability
             if probability is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
-            left[instances, sets] = probability
-            return left
+            remaining[instances, sets] = probability
+            return remaining
         for i, row in enumerate(rows):
             label = int(inputs.labels[row])
-            left[i, is_needed[i]] = self.edits.compute_left(inputs.model, inputs.codes[row], label, is_needed[i])
-        return left
+            remaining[i, is_needed[i]] = self.edits.compute_probabilities(
+                inputs.model, inputs.codes[row], label, is_needed[i]
+            )
+        return remaining
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class NumberedEdits:
         """Return the number of distinct rows that replace a row (M,) without one of the sets."""
         return len(np.unique(self._number_rows(row, self._all_sets)))
 
-    def compute_left(self, model: ModelClient, row: Codes, label: int, is_needed: Bools) -> Floats:
+    def compute_probabilities(self, model: ModelClient, row: Codes, label: int, is_needed: Bools) -> Floats:
         """Return the mean probability of the label without each needed set."""
         import pandas as pd
 

@@ -37,8 +37,8 @@ class TreeModel(core.Probabilistic, core.HasLeaves, HasReadFeatures, HasArrays):
     """A trained tree; the test of a node is which values of one feature go left."""
 
     feature: Ints  # (K,) that each node tests, _LEAF in leaves
-    left: Ints  # (K,) the child for values that pass the test
-    right: Ints  # (K,) the child for other values
+    left_child: Ints  # (K,) index of the child for values that pass the test
+    right_child: Ints  # (K,) index of the child for other values
     tests: Bools  # (K, V) whether each value passes
     sizes: Ints  # (M,) number of values of each feature
     probabilities: Floats  # (K, C)
@@ -50,7 +50,7 @@ class TreeModel(core.Probabilistic, core.HasLeaves, HasReadFeatures, HasArrays):
         for _ in range(self._depth):
             feature = self.feature[node]
             passed = self.tests[node, codes[rows, feature]]
-            node = np.where(feature == _LEAF, node, np.where(passed, self.left[node], self.right[node]))
+            node = np.where(feature == _LEAF, node, np.where(passed, self.left_child[node], self.right_child[node]))
         return np.asarray(self.probabilities[node])
 
     @cached_property
@@ -58,7 +58,7 @@ class TreeModel(core.Probabilistic, core.HasLeaves, HasReadFeatures, HasArrays):
         """The number of steps from the root to the deepest leaf."""
         depth = np.zeros(len(self.feature), dtype=np.int64)
         for node in np.flatnonzero(self.feature != _LEAF):  # parents come before their children
-            depth[[self.left[node], self.right[node]]] = depth[node] + 1
+            depth[[self.left_child[node], self.right_child[node]]] = depth[node] + 1
         return int(depth.max())
 
     @cached_property
@@ -72,7 +72,7 @@ class TreeModel(core.Probabilistic, core.HasLeaves, HasReadFeatures, HasArrays):
                 ends[node] = boxes
                 continue
             passed = self.tests[node, : self.sizes[feature]]
-            for child, accepted in ((self.left[node], passed), (self.right[node], ~passed)):
+            for child, accepted in ((self.left_child[node], passed), (self.right_child[node], ~passed)):
                 open_to[int(child)] = [box & accepted if j == feature else box for j, box in enumerate(boxes)]
         # Two tests of one feature may exclude each other, so that no input reaches a leaf.
         reachable = [node for node, boxes in ends.items() if all(box.any() for box in boxes)]
@@ -90,7 +90,7 @@ class TreeModel(core.Probabilistic, core.HasLeaves, HasReadFeatures, HasArrays):
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays for model.npz."""
         return {
-            "feature": self.feature, "left": self.left, "right": self.right, "tests": self.tests,
+            "feature": self.feature, "left": self.left_child, "right": self.right_child, "tests": self.tests,
             "sizes": self.sizes, "probabilities": self.probabilities,
         }  # fmt: skip
 
@@ -132,7 +132,8 @@ class Tree(SupportsFeatureSubset, Restorable):
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> TreeModel:
         """Return the trained tree."""
-        return TreeModel(**arrays)
+        names = {"left": "left_child", "right": "right_child"}
+        return TreeModel(**{names.get(name, name): array for name, array in arrays.items()})
 
 
 def compile_tree(grown: Any, encoder: TableEncoder, dataset: Dataset, reads: Ints) -> TreeModel:
@@ -152,5 +153,7 @@ def compile_tree(grown: Any, encoder: TableEncoder, dataset: Dataset, reads: Int
     counts = np.asarray(tree.value)[:, 0]
     probabilities = np.zeros((tree.node_count, len(dataset.classes)))  # the training part may lack a class
     probabilities[:, grown.classes_] = counts / counts.sum(axis=1, keepdims=True)
-    left, right = (np.where(inner, side, 0).astype(np.int64) for side in (tree.children_left, tree.children_right))
-    return TreeModel(feature, left, right, tests, sizes, probabilities)
+    left_child, right_child = (
+        np.where(inner, side, 0).astype(np.int64) for side in (tree.children_left, tree.children_right)
+    )
+    return TreeModel(feature, left_child, right_child, tests, sizes, probabilities)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from cfeval_cli.report.build_scores import group_lines
-from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
+from cfeval_cli.report.instance_counts import count_by_row, find_typical_counts, write_exceptions
 from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.numbers import PERCENT
 from cfeval_cli.report.table import STAR, Cell, Table, Title
@@ -50,14 +50,14 @@ def build_bounds(
         shares = [line["informative"] / line["instances"], *(agreement[*pair, truth] for truth in truths)]
         percentages = [Cell(share, form=PERCENT) for share in (*positions, *shares)]
         cells[pair] = [Cell(line["worst"]), Cell(line["best"]), *percentages]
-    shown = bounds[~bounds["metric"].isin(list_truth_metrics(record))]
-    counts = count_by_row(shown, [""] * len(shown), shown["instances"])
-    usual = find_usual_counts(counts, [""])
+    bound_lines = bounds[~bounds["metric"].isin(list_truth_metrics(record))]
+    counts = count_by_row(bound_lines, [""] * len(bound_lines), bound_lines["instances"])
+    typical_counts = find_typical_counts(counts, [""])
     method_text = _METHOD_TEXTS[bounds["method"].iloc[0]].format(k=settings.k)
     note = (
         f"{record.data.name}: the worst and the best score of any explanation of size k = {settings.k}; for each of "
-        f"{max(usual.values()):,} instances {method_text}."
-        f"{write_exceptions(counts, usual, record, {})} Explainers: their position between the two "
+        f"{max(typical_counts.values()):,} instances {method_text}."
+        f"{write_exceptions(counts, typical_counts, record, {})} Explainers: their position between the two "
         "(0 % the worst, 100 % the best, on the instances that they are scored on). Informative: the share of "
         "instances on which not all sets score the same. Truth: on these instances, the agreement of the metric's own "
         "optimum with each ground truth (the mean of several optima). bounds_truth.csv has the same over all instances."

@@ -82,9 +82,9 @@ def build_brief_scores(
             value = next(iter(with_value.values()))["value"]
             same.append(f"{name} {f'{value:.0%}' if facts.better == 'none' else texts.pop()}")
         elif facts.better != "none":
-            shown = tuple((name, line["value"], line["rank"]) for name, line in with_value.items())
+            shown_values = tuple((name, line["value"], line["rank"]) for name, line in with_value.items())
             key = pair[0] if facts.role != "truth" else pair
-            merged.setdefault((key, shown, *(of.get(pair, BLANK).text for of in taus.values())), []).append(pair)
+            merged.setdefault((key, shown_values, *(of.get(pair, BLANK).text for of in taus.values())), []).append(pair)
     blocks: list[list[Row]] = []
     last = None
     for pairs in sorted(merged.values(), key=lambda pairs: pairs[0] not in leading):  # the ground truths first
@@ -180,8 +180,8 @@ def _make_taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[
         with_value = judged[(judged["truth"] == truth) & judged["tau"].notna()]
         if with_value.empty:
             continue
-        rest = select_subset(with_value, WITHOUT_CONTROLS)
-        lines = select_subset(with_value) if rest.empty else rest
+        without_controls = select_subset(with_value, WITHOUT_CONTROLS)
+        lines = select_subset(with_value) if without_controls.empty else without_controls
         taus[name] = {
             (line["metric"], line["variant"]): Cell(
                 line["tau"], line["tau_low"], line["tau_high"], form=SHORT_DECIMAL,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
+from cfeval_cli.report.instance_counts import count_by_row, find_typical_counts, write_exceptions
 from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.notes import (
     NOT_IDENTIFIABLE_NOTE,
@@ -162,7 +162,7 @@ def _write_correlation_notes(
     *,
     has_outside: bool,
 ) -> list[str]:
-    shown = pd.concat([column.lines for column in columns])
+    shown_lines = pd.concat([column.lines for column in columns])
     notes = [
         describe_run(record),
         f"Kendall's τ and Spearman's ρ with the ground truth ({record.settings.agreement}) under each of "
@@ -175,9 +175,9 @@ def _write_correlation_notes(
             f"{OUTSIDE_INTERVAL_MARK} outside its interval: resamples are noisier than the sample, so with many "
             "similar explainers their τ and ρ are smaller."
         )
-    if select_not_identifiable(shown).any():
+    if select_not_identifiable(shown_lines).any():
         notes.append(f"{write_not_identifiable_note('τ')} The table of ranges shows how far.")
-    if (select_circular(shown) & shown["tau"].notna()).any():
+    if (select_circular(shown_lines) & shown_lines["tau"].notna()).any():
         notes.append(f"{CIRCULAR_MARK} circular: the metric is optimal for this ground truth by construction.")
     graded = correlations[correlations["family"] == GRADED]
     if len(graded):
@@ -185,7 +185,7 @@ def _write_correlation_notes(
             f"Graded: {graded['explainers'].max()} control explainers that select the features of "
             f"{graded['truth'].iloc[0]} with increasing probability; a metric is judged by this order."
         )
-    with_reason = shown[(shown["subset"] == ALL_EXPLAINERS) | shown["tau"].isna()]
+    with_reason = shown_lines[(shown_lines["subset"] == ALL_EXPLAINERS) | shown_lines["tau"].isna()]
     reasons = sorted({note for note in with_reason["note"] if note})
     if reasons:
         notes.append(write_reason("; ".join(reasons)))
@@ -266,17 +266,19 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
     }
     with_tau = judged[judged["tau"].notna()]
     counts = count_by_row(with_tau, with_tau["truth"], with_tau["instances"])
-    usual = find_usual_counts(counts, truths)
-    counts_text = ", ".join(f"{name} {usual[truth]:,}" for truth, name in truths.items())
+    typical_counts = find_typical_counts(counts, truths)
+    counts_text = ", ".join(f"{name} {typical_counts[truth]:,}" for truth, name in truths.items())
     number = (
-        f"{max(usual.values()):,} instances" if len(set(usual.values())) == 1 else f"some instances ({counts_text})"
+        f"{max(typical_counts.values()):,} instances"
+        if len(set(typical_counts.values())) == 1
+        else f"some instances ({counts_text})"
     )
     note = (
         f"For each of {number}: the ordering of the explainers by a metric against their agreement with the ground "
         f"truth ({agreement}). τ: mean over instances; a tied pair counts as neither right nor wrong. d: (right - "
         "wrong) / all pairs that the ground truth does not tie; 1 if the metric always prefers the explainer with the "
         f"higher agreement.{write_interval_note(record, without_differences=True)}"
-        f"{write_exceptions(counts, usual, record, truths)}"
+        f"{write_exceptions(counts, typical_counts, record, truths)}"
     )
     title = "Agreement instance by instance"
     return build_metric_table(title, titles, cells, [note], record, in_blocks=False, detail=True)

@@ -62,7 +62,7 @@ def _build_triangle(differences: pd.DataFrame, record: RunRecord, about: str) ->
         wins[first], wins[second] = wins.get(first, 0) + 1, wins.get(second, 0)
         if line["same"]:
             equal.setdefault(first, []).append(second)
-    hidden = {second for others in equal.values() for second in others}
+    hidden = {second for duplicates in equal.values() for second in duplicates}
     order = sorted((pair for pair in wins if pair not in hidden), key=lambda pair: -wins[pair])
     lines = {both: line for both, line in lines.items() if not pd.isna(line["difference"])}
     incomparable = {both for both in combinations(order, 2) if both not in lines and both[::-1] not in lines}
@@ -109,8 +109,8 @@ def _write_triangle_notes(
     if equal:
         same = (
             f"{make_metric_title(*pair, record).text} and "
-            f"{', '.join(make_metric_title(*other, record).text for other in others)}"
-            for pair, others in equal.items()
+            f"{', '.join(make_metric_title(*other, record).text for other in duplicates)}"
+            for pair, duplicates in equal.items()
         )
         notes.append(f"Same τ in every resample: {'; '.join(same)}.")
     return notes

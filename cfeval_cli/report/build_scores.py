@@ -51,8 +51,8 @@ def build_scores(
     title: str, metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float], names: Sequence[str] = ()
 ) -> Table:
     """Build the values and ranks of the explainers by each metric, or of those that are named."""
-    shown = set(names or metrics["explainer"])
-    titles = {n: t for n, t in make_explainer_titles(record, low_coverage).items() if n in shown}
+    shown_names = set(names or metrics["explainer"])
+    titles = {n: t for n, t in make_explainer_titles(record, low_coverage).items() if n in shown_names}
     truths = list_leading_truths(record)
     lines = group_lines(metrics)
     cells = {
@@ -92,7 +92,7 @@ def _make_score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: R
 
 def _write_score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], record: RunRecord) -> list[str]:
     truths = list_leading_truths(record)
-    shown = metrics[metrics["explainer"].isin(list(titles))]
+    shown_lines = metrics[metrics["explainer"].isin(list(titles))]
     notes = [describe_run(record), *write_support_notes(metrics, record), *write_reference_notes(record)]
     if set(truths) & set(zip(metrics["metric"], metrics["variant"], strict=True)):
         agree = "ranks that agree with it are bold" if len(truths) == 1 else "the best of each row is bold"
@@ -100,7 +100,7 @@ def _write_score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], recor
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{write_interval_note(record)}")
     if find_not_identifiable(metrics):
         notes.append(write_not_identifiable_note("value"))
-    notes += [*write_circular_notes(shown, record), *write_remark_notes(shown, record)]
+    notes += [*write_circular_notes(shown_lines, record), *write_remark_notes(shown_lines, record)]
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
         notes.append(write_reason("; ".join(reasons)))
@@ -114,12 +114,12 @@ def build_graded(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping
     """Build the scores of graded controls: some quality levels, the first and the last among them."""
     levels = list(dict.fromkeys(metrics["explainer"]))
     places = np.linspace(0, len(levels) - 1, min(len(levels), _MAX_SHOWN_LEVELS))
-    shown = [levels[round(place)] for place in places]
+    shown_levels = [levels[round(place)] for place in places]
     title = "Scores and ranks of graded control explainers"
-    table = build_scores(title, metrics, record, low_coverage, shown)
+    table = build_scores(title, metrics, record, low_coverage, shown_levels)
     table = table.add_notes(
-        f"Truth 0.9 selects the reference features with probability 0.9 and random features otherwise. {len(shown)} of "
-        f"{len(levels)} quality levels are shown."
+        f"Truth 0.9 selects the reference features with probability 0.9 and random features otherwise. "
+        f"{len(shown_levels)} of {len(levels)} quality levels are shown."
     )
     return replace(table, detail=detail, part="trust")
 

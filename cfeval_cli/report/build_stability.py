@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
+from cfeval_cli.report.instance_counts import count_by_row, find_typical_counts, write_exceptions
 from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.numbers import COUNT, PERCENT, SCORE
 from cfeval_cli.report.table import Cell, Row, Table, Title
@@ -39,8 +39,8 @@ def _build_features(features: pd.DataFrame, record: RunRecord, low_coverage: Map
             deterministic.append(explainer.name)
         elif line["instances"]:
             random.append(f"{explainer.name} {share.value_text}")
-        others = [Cell(line[name], form=PERCENT) for name in ("overlap", "same_order")]
-        rows.append(Row(explainer, [share, *others, Cell(line["instances"], form=COUNT)]))
+        further_cells = [Cell(line[name], form=PERCENT) for name in ("overlap", "same_order")]
+        rows.append(Row(explainer, [share, *further_cells, Cell(line["instances"], form=COUNT)]))
     asked, level = features["n_requested"].max(), f"{100 * settings.confidence:.4g}"
     notes = [
         f"{record.data.name}: {asked:,} instances were explained a second time with another explainer seed; model and "
@@ -66,13 +66,13 @@ def _build_values(
         for pair in dict.fromkeys(zip(values["metric"], values["variant"], strict=True))
     }
     counts = count_by_row(values, values["explainer"], values["instances"])
-    usual = find_usual_counts(counts, names)
-    counts_text = ", ".join(f"{record.explainers[name]} {usual[name]:,}" for name in names)
+    typical_counts = find_typical_counts(counts, names)
+    counts_text = ", ".join(f"{record.explainers[name]} {typical_counts[name]:,}" for name in names)
     note = (
         "Change of each explainer's value with another explainer seed, on the instances that it explains with both "
-        f"({counts_text}).{write_exceptions(counts, usual, record, record.explainers)} In brackets: the standard "
-        "error due to the explainer seed, of the standard error over the same instances, which contains it; none with "
-        f"fewer than {MIN_INSTANCES}. Deterministic explainers are left out."
+        f"({counts_text}).{write_exceptions(counts, typical_counts, record, record.explainers)} In brackets: the "
+        "standard error due to the explainer seed, of the standard error over the same instances, which contains it; "
+        f"none with fewer than {MIN_INSTANCES}. Deterministic explainers are left out."
     )
     title = "Explainer stability: values of the metrics"
     titles = make_explainer_titles(record, low_coverage)

@@ -86,8 +86,8 @@ def _write_control_notes(findings: Findings, record: RunRecord) -> list[str]:
     controls = list_contenders(findings.metrics, record, controls=True)
     if not controls or findings.correlations["tau"].isna().all():
         return []
-    rest = list_contenders(findings.metrics, record)
+    contenders = list_contenders(findings.metrics, record)
     return [
         f"no controls: without {', '.join(controls)}, {describe_controls(controls, record)}; remaining: "
-        f"{', '.join(rest) or 'none'}."
+        f"{', '.join(contenders) or 'none'}."
     ]

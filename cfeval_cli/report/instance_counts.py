@@ -20,14 +20,14 @@ def write_support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Contai
     own_text = ", ".join(f"{titles[name]} alone covers {n:,}" for name, n in coverage.items() if n < total)
     if not counts:
         return [f"No instance is covered by all explainers (support=common). {own_text}."] if coverage else []
-    usual = find_usual_counts(counts, coverage)
-    is_unequal = len(set(coverage.values())) > 1 or any(usual[name] != n for name, n in coverage.items())
-    exceptions = write_exceptions(counts, usual, record, titles)
-    if not is_unequal and not exceptions and set(usual.values()) == {total}:
+    typical_counts = find_typical_counts(counts, coverage)
+    is_unequal = len(set(coverage.values())) > 1 or any(typical_counts[name] != n for name, n in coverage.items())
+    exceptions = write_exceptions(counts, typical_counts, record, titles)
+    if not is_unequal and not exceptions and set(typical_counts.values()) == {total}:
         return []
-    shared = _find_most_common(usual.values())
-    if len(set(usual.values())) > 1:
-        own = ", ".join(f"{titles[name]} {n:,}" for name, n in usual.items() if n < total)
+    shared = _find_most_common(typical_counts.values())
+    if len(set(typical_counts.values())) > 1:
+        own = ", ".join(f"{titles[name]} {n:,}" for name, n in typical_counts.items() if n < total)
         first = (
             f"Each explainer is scored on its own instances (support=own), of {total:,}: {own}. "
             "Scores over different instances are not comparable."
@@ -72,15 +72,15 @@ def count_by_row(lines: pd.DataFrame, columns: Iterable[str], instances: Iterabl
     return counts
 
 
-def find_usual_counts(counts: Mapping[Pair, Mapping[str, int]], columns: Iterable[str]) -> dict[str, int]:
+def find_typical_counts(counts: Mapping[Pair, Mapping[str, int]], columns: Iterable[str]) -> dict[str, int]:
     """Return the n of most rows of a table by column."""
     return {name: _find_most_common(row[name] for row in counts.values() if name in row) for name in columns}
 
 
 def _drop_graded(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of all explainers but the rungs of a ladder; of a ladder alone, its rows."""
-    is_rung = metrics["quality_level"].notna()
-    return metrics if is_rung.all() else metrics[~is_rung]
+    """Return the rows without graded controls, or all rows if there are only graded controls."""
+    is_graded = metrics["quality_level"].notna()
+    return metrics if is_graded.all() else metrics[~is_graded]
 
 
 def _count_own_instances(metrics: pd.DataFrame) -> dict[str, int]:
@@ -92,17 +92,17 @@ def _count_own_instances(metrics: pd.DataFrame) -> dict[str, int]:
 
 def write_exceptions(
     counts: Mapping[Pair, Mapping[str, int]],
-    usual: Mapping[str, int],
+    typical_counts: Mapping[str, int],
     record: RunRecord,
     titles: Mapping[str, str],
 ) -> str:
-    """Return the rows that rest on another n than the usual one of each column."""
+    """Return the rows that rest on another n than the most frequent n of each column."""
     rows: dict[str, list[str]] = {}  # titles of rows, by their numbers in words
     for pair, row in counts.items():
-        others = {name: n for name, n in row.items() if n != usual.get(name)}
-        if not others:
+        exceptions = {name: n for name, n in row.items() if n != typical_counts.get(name)}
+        if not exceptions:
             continue
-        by_explainer = ", ".join(f"{titles.get(name, name)} {n:,}" for name, n in others.items())
+        by_explainer = ", ".join(f"{titles.get(name, name)} {n:,}" for name, n in exceptions.items())
         is_shared = len(set(row.values())) == 1
         text = f" {next(iter(row.values())):,} instances" if is_shared else f": {by_explainer} instances"
         rows.setdefault(text, []).append(make_metric_title(*pair, record).plain)

@@ -152,8 +152,8 @@ def select_circular(lines: pd.DataFrame) -> pd.Series:
 
 def write_circular_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
     """Write which explainers are optimal by construction for which metrics of a table of scores."""
-    shown = ~metrics["metric"].isin(list_truth_metrics(record)) | (metrics["metric"] == record.settings.agreement)
-    lines = metrics[shown & select_circular(metrics) & metrics["value"].notna()]
+    is_shown = ~metrics["metric"].isin(list_truth_metrics(record)) | (metrics["metric"] == record.settings.agreement)
+    lines = metrics[is_shown & select_circular(metrics) & metrics["value"].notna()]
     notes = []
     for name, of_explainer in lines.groupby("explainer", sort=False):
         pairs = zip(of_explainer["metric"], of_explainer["variant"], strict=True)
@@ -189,7 +189,7 @@ def find_not_identifiable(metrics: pd.DataFrame) -> set[tuple[str, str]]:
     return set(zip(lines["metric"], lines["variant"], strict=True))
 
 
-def write_not_identifiable_note(what: str) -> str:
+def write_not_identifiable_note(quantity: str) -> str:
     """Write what § means."""
     note = f"{NOT_IDENTIFIABLE_MARK} {NOT_IDENTIFIABLE_NOTE}"
-    return f"{note}: other parameters with the same predictions give another {what}."
+    return f"{note}: other parameters with the same predictions give another {quantity}."

@@ -88,8 +88,8 @@ def write_short(value: float) -> str:
     if rounded == int(rounded):
         return f"{rounded:.0f}"
     sign = "-" if rounded < 0 else ""
-    whole, hundredths = divmod(round(100 * abs(rounded)), 100)
-    return f"{sign}{whole or ''}.{hundredths:02d}"
+    units, hundredths = divmod(round(100 * abs(rounded)), 100)
+    return f"{sign}{units or ''}.{hundredths:02d}"
 
 
 def _round(value: float, decimals: int) -> float:

@@ -150,11 +150,16 @@ def _list_pairs(metrics: pd.DataFrame) -> list[Pair]:
 
 def _group_by_metric(metrics: pd.DataFrame, record: RunRecord) -> list[tuple[Pair, pd.DataFrame]]:
     """Return the lines of each metric that has values; of the ground truths only the leading ones."""
-    shown = metrics[(metrics["better"] != "none") & metrics["value"].notna()]
+    lines_with_value = metrics[(metrics["better"] != "none") & metrics["value"].notna()]
     pairs = [
-        pair for pair in _list_pairs(shown) if not is_truth(pair[0], record) or pair in list_leading_truths(record)
+        pair
+        for pair in _list_pairs(lines_with_value)
+        if not is_truth(pair[0], record) or pair in list_leading_truths(record)
     ]
-    return [(pair, shown[(shown["metric"] == pair[0]) & (shown["variant"] == pair[1])]) for pair in pairs]
+    return [
+        (pair, lines_with_value[(lines_with_value["metric"] == pair[0]) & (lines_with_value["variant"] == pair[1])])
+        for pair in pairs
+    ]
 
 
 def make_figure(width: float, height: float) -> Figure:
@@ -271,11 +276,11 @@ def _draw_against_truth(metrics: pd.DataFrame, correlations: pd.DataFrame, recor
     agreement, truth_name = truth
     names = list(dict.fromkeys(metrics["explainer"]))
     by_metric = {pair: lines.set_index("explainer") for pair, lines in _group_by_metric(metrics, record)}
-    shown = {pair: lines for pair, lines in by_metric.items() if pair not in list_leading_truths(record)}
+    panels = {pair: lines for pair, lines in by_metric.items() if pair not in list_leading_truths(record)}
     judged = correlations[(correlations["truth"] == truth_name) & (correlations["agreement"] == agreement)]
     taus = judged.set_index(["metric", "variant"])["tau"].to_dict()
-    figure, axes = make_panels(len(shown), 1.35)
-    for axis, (pair, lines) in zip(axes, shown.items(), strict=True):
+    figure, axes = make_panels(len(panels), 1.35)
+    for axis, (pair, lines) in zip(axes, panels.items(), strict=True):
         _draw_crosses(axis, by_metric[truth], lines, names, record)
         axis.set_xlim(-0.06, 1.06)
         axis.grid()
@@ -366,8 +371,8 @@ def draw_correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
         axis.set_xlim(-1.05, 1.05)
         axis.axvline(0, color=INK, lw=0.6)
         axis.grid(axis="x")
-        count, rest = lines["explainers"].max(), select_subset(lines, WITHOUT_CONTROLS)["explainers"].max()
-        without_controls = f", {rest:g} without controls" if rest < count else ""
+        count, n_contenders = lines["explainers"].max(), select_subset(lines, WITHOUT_CONTROLS)["explainers"].max()
+        without_controls = f", {n_contenders:g} without controls" if n_contenders < count else ""
         axis.set_xlabel(f"{title}\n{count:g} ranked{without_controls}", parse_math=False)
     axes[0].set_yticks(
         range(len(pairs)), [escape_controls(make_metric_title(*pair, record).text) for pair in pairs], parse_math=False

@@ -30,7 +30,7 @@ from cfeval_cli.search.edit import evaluate_edited_values
 from cfeval_cli.seeding import draw_uniforms
 
 # Tiers of candidates: a candidate in a lower tier is better at any cost.
-_FLIP, _DROP, _UNDECIDED = 0, 1, 2
+_FLIP_TIER, _DROP_TIER, _UNDECIDED_TIER = 0, 1, 2
 _NO_POSITION = -1  # of an own value that is one of the candidates already
 
 _CHUNK_CANDIDATES = 1_000_000  # candidates of the instances in one call, about
@@ -116,7 +116,7 @@ class Discrete(Search):
         for batch in candidates.split(self.max_batch_rows):
             best.update(candidates, batch, *self._rate_candidates(task, candidates, batch))
         values = candidates.compute_values(np.arange(len(best.index)), best.index)
-        undecided = np.flatnonzero(best.tier == _UNDECIDED)
+        undecided = np.flatnonzero(best.tier == _UNDECIDED_TIER)
         if len(undecided):
             values[undecided] = candidates.draw_other_values(task, undecided)
         edited = task.codes.copy()
@@ -141,7 +141,7 @@ class Discrete(Search):
         pick = self.pick
         if pick == "auto":
             pick = "first" if probability is None else "largest_drop"
-        tier = np.full(len(batch.starts), _FLIP)
+        tier = np.full(len(batch.starts), _FLIP_TIER)
         if pick == "largest_drop" and probability is not None:
             cost = np.where(is_changed, probability, np.inf)
         else:
@@ -149,7 +149,7 @@ class Discrete(Search):
             any_flip = np.logical_or.reduceat(flips, batch.starts)
             distances = self._compute_distances(task, candidates, batch, values) if pick == "nearest" else 0.0
             cost = np.where(flips, distances, np.inf)
-            tier[~any_flip] = _UNDECIDED if probability is None else _DROP
+            tier[~any_flip] = _UNDECIDED_TIER if probability is None else _DROP_TIER
             if probability is not None:
                 cost = np.where(any_flip.take(batch.members), cost, np.where(is_changed, probability, np.inf))
         return tier, cost, values
@@ -308,7 +308,7 @@ class _BestCandidates:
         """Return a state without candidates."""
         last = np.iinfo(np.int64).max
         return _BestCandidates(
-            np.full(size, _UNDECIDED), np.full(size, np.inf), np.full(size, last), np.zeros(size, np.int64)
+            np.full(size, _UNDECIDED_TIER), np.full(size, np.inf), np.full(size, last), np.zeros(size, np.int64)
         )
 
     def update(self, candidates: _Candidates, batch: _CandidateBatch, tier: Ints, cost: Floats, values: Codes) -> None:

@@ -147,10 +147,10 @@ def _correlate_subsets(
     over_all = RankCorrelations.compute(resampled, family, bootstrap)
     if family.name == correlation.GRADED:
         return [over_all]
-    rest = family.drop_controls(resampled.controls)
-    if not len(rest.controls):
-        return [over_all, replace(over_all, family=rest)]
-    return [over_all, RankCorrelations.compute(resampled, rest, bootstrap)]
+    contenders = family.drop_controls(resampled.controls)
+    if not len(contenders.controls):
+        return [over_all, replace(over_all, family=contenders)]
+    return [over_all, RankCorrelations.compute(resampled, contenders, bootstrap)]
 
 
 def _build_correlations(

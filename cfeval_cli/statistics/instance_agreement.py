@@ -124,9 +124,9 @@ class _PairCounts:
             first.append(next((other for other in dict.fromkeys(first) if self._has_same_counts(other, t)), t))
         return first
 
-    def _has_same_counts(self, one: int, other: int) -> bool:
+    def _has_same_counts(self, first: int, second: int) -> bool:
         return all(
-            (self.counts[name, one][slab] == self.counts[name, other][slab]).all()
+            (self.counts[name, first][slab] == self.counts[name, second][slab]).all()
             for slab in self.slabs
             for name in _COUNTS
         )

@@ -57,7 +57,9 @@ class RankingStability:
             all_tied = np.asarray((ranks == ranks[:, :1]).all(axis=1))
             is_best = ranks == ranks.min(axis=1, keepdims=True)
             # Two rankings without any order do not contradict each other, though their τ is 0.
-            agreement = compute_rank_correlations(ranks, ranks)[0][first, second] + _share_tied(ranks, first, second)
+            agreement = compute_rank_correlations(ranks, ranks)[0][first, second] + _compute_tied_share(
+                ranks, first, second
+            )
             tau[is_compared] = np.where(all_tied[first] & all_tied[second], np.nan, agreement)
             same_ranks[is_compared] = (ranks[first] == ranks[second]).all(axis=1)
             same_best[is_compared] = (is_best[first] == is_best[second]).all(axis=1)
@@ -76,7 +78,7 @@ class RankingStability:
         return row
 
 
-def _share_tied(ranks: Floats, first: Ints, second: Ints) -> Floats:
+def _compute_tied_share(ranks: Floats, first: Ints, second: Ints) -> Floats:
     """Return the share of pairs of explainers that are tied in both runs: ordered alike, which τ does not count."""
     a, b = np.triu_indices(ranks.shape[1], 1)
     is_tied = ranks[:, a] == ranks[:, b]

@@ -16,5 +16,5 @@ def select_subset(lines: pd.DataFrame, subset: str = ALL_EXPLAINERS) -> pd.DataF
 
 def has_controls(correlations: pd.DataFrame) -> bool:
     """Return whether fewer explainers are ranked without controls than with them."""
-    of_all, rest = select_subset(correlations), select_subset(correlations, WITHOUT_CONTROLS)
-    return len(rest) > 0 and bool(rest["explainers"].sum() < of_all["explainers"].sum())
+    of_all, without_controls = select_subset(correlations), select_subset(correlations, WITHOUT_CONTROLS)
+    return len(without_controls) > 0 and bool(without_controls["explainers"].sum() < of_all["explainers"].sum())

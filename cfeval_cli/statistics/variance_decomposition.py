@@ -27,10 +27,10 @@ def decompose_variance(rows: pd.DataFrame, name: str, factors: Sequence[str]) ->
     }
     shares = dict.fromkeys(factors, 0.0)
     for factor in factors:
-        others = [other for other in factors if other != factor]
+        other_factors = [other for other in factors if other != factor]
         for size in range(n_factors):
             weight = factorial(size) * factorial(n_factors - 1 - size) / factorial(n_factors)
-            for subset in combinations(others, size):
+            for subset in combinations(other_factors, size):
                 shares[factor] += weight * (r_squared[frozenset((*subset, factor))] - r_squared[frozenset(subset)])
     return shares
 

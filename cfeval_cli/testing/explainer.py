@@ -92,13 +92,13 @@ def _check_on(explainer: Explainer, problem: Problem, tolerance: float) -> None:
         single_explanations = [_explain(function, problem, order[i : i + 1], name) for i in (2, 0)]
         batch = _explain(function, problem, order[1:8], name)
     _check_explanation(explainer, explanation, problem, name)
-    for other, own_rows, how in (
+    for other, own_rows, condition in (
         (repetition, order, "a second time, with the same seed,"),
         (reverse, order[::-1], "in another order"),
         (Explanation.concatenate(single_explanations), np.array([2, 0]), "alone"),
         (batch, order[1:8], "in another batch"),
     ):
-        message = f"{name} gives another explanation when an instance is explained {how}."
+        message = f"{name} gives another explanation when an instance is explained {condition}."
         _require_same(explanation.take(own_rows), other, tolerance, message)
 
 

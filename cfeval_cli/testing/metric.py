@@ -162,13 +162,13 @@ def _check_on(metric: Metric, problem: Problem, inputs: MetricInput, level: Acce
             (before[0] == permitted.codes).all() and (before[1] == permitted.features).all(),
             f"{name} changes its input.",
         )
-        for part, other, how in (
+        for part, other, condition in (
             (order, permitted, "with its previous evaluations in memory"),
             (order, _take(permitted, order), "a second time"),
             (order[::-1], _take(permitted, order[::-1]), "in another order"),
             (order[::2], _take(permitted, order[::2]), "for some of the instances alone"),
         ):
-            _require_same(all_scores, _score(metric, other, name), part, f"{name} gives other scores {how}.")
+            _require_same(all_scores, _score(metric, other, name), part, f"{name} gives other scores {condition}.")
         _score(metric, replace(_take(permitted, order), explanation=None), f"{name}, for an explainer without an order")
     for variant, values in all_scores.items():
         _check_range(metric, values, f"{name}, {variant}")

@@ -85,13 +85,13 @@ def _check_on(search: Search, problem: Problem, level: Access) -> None:
         all_edits, repetition, reverse, single_edit, no_edits = (search.find(task) for task in tasks)
     _check_counterfactuals(all_edits, tasks[0], name)
     require(len(no_edits.labels) == 0, f"{name} finds counterfactuals of no instances.")
-    for other, own_rows, how in (
+    for other, own_rows, condition in (
         (repetition, order, "a second time, with the same seed"),
         (reverse, order[::-1], "in another order"),
         (single_edit, order[2:3], "for an instance alone"),
     ):
         for first, second in zip(_list_arrays(all_edits.take(own_rows)), _list_arrays(other), strict=True):
-            require_equal(first, second, f"{name} finds another counterfactual {how}.")
+            require_equal(first, second, f"{name} finds another counterfactual {condition}.")
 
 
 def _list_arrays(edits: Counterfactuals) -> list[NDArray[Any]]:

@@ -51,8 +51,11 @@ def _check_on(truth: Truth, problem: Problem) -> None:
         repetition = _compute(truth, problem, order, name)
         reverse = _compute(truth, problem, order[::-1], name)
         single_estimate = _compute(truth, problem, order[2:3], name)
-    for other, own_rows, how in ((repetition, order, "a second time"), (reverse, order[::-1], "in another order")):
-        require_equal(estimate_of_all.importance[own_rows], other.importance, f"{name} gives other values {how}.")
+    for other, own_rows, condition in (
+        (repetition, order, "a second time"),
+        (reverse, order[::-1], "in another order"),
+    ):
+        require_equal(estimate_of_all.importance[own_rows], other.importance, f"{name} gives other values {condition}.")
     require_equal(
         estimate_of_all.importance[2:3], single_estimate.importance, f"{name} gives other values for an instance alone."
     )

@@ -10,7 +10,7 @@ from cfeval_cli.core import Dataset, Floats, HasReadFeatures, ModelClient, Model
 
 
 @dataclass(frozen=True)
-class Used(Truth):
+class UsedFeatures(Truth):
     """1 if the model reads the feature, else 0, for models that were trained without some of the features."""
 
     name = "used"

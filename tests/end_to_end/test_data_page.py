@@ -66,4 +66,4 @@ def test_vectors_are_two_lines(tmp_path):
     with compose.open_packaged_configs():
         config = compose.compose_run(["dataset=reviews"], str(tmp_path))
     glove = instantiate(config.dataset.embedding, _convert_="all")
-    assert glove.files()[0].name == "glove_6B_50d_emb.npy" and config.dataset.name == "reviews"
+    assert glove.list_files()[0].name == "glove_6B_50d_emb.npy" and config.dataset.name == "reviews"

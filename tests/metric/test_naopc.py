@@ -221,7 +221,7 @@ def test_numbered_edits_equal_plain_erasure(seed, mask):
     fitted, rows = inputs.removals["removal"], np.arange(len(inputs))
     result_of_all = Lattice.build(dataset, fitted.replacement, 4)
     is_needed = ~((inputs.codes == ABSENT) @ result_of_all.is_removed.T)
-    remaining = result_of_all._compute_left(inputs, fitted, rows, is_needed)
+    remaining = result_of_all._compute_probabilities(inputs, fitted, rows, is_needed)
     assert result_of_all.edits is not None or mask
     for i, row in enumerate(rows):
         sets = result_of_all.is_removed[is_needed[i]]

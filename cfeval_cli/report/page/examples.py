@@ -64,18 +64,18 @@ def select_examples(browser: InstanceBrowser, questions: Mapping[str, str], pref
         browser.instances,
         key=lambda i: (lacks_reference(i), ranks.get(i.id, len(ranks)), -count_selections(i), i.id),
     )
-    shown, n_available = order[:MAX_EXAMPLES], len(browser.instances)
+    examples, n_available = order[:MAX_EXAMPLES], len(browser.instances)
     n_with_reference = sum(not lacks_reference(instance) for instance in browser.instances)
     if 0 < n_with_reference < n_available:
         scope = "among those with a computed ground truth"
-        if any(map(lacks_reference, shown)):
+        if any(map(lacks_reference, examples)):
             scope = "those with a computed ground truth first"
     elif n_available < browser.n_instances:
         scope = f"among the {n_available:,} on this page"
     else:
         scope = ""
     note = f"The instances on which the explainers disagree most{', ' * bool(scope)}{scope}. All others are below."
-    return Examples(note, [_make_example(instance, browser, questions) for instance in shown])
+    return Examples(note, [_make_example(instance, browser, questions) for instance in examples])
 
 
 def _make_example(instance: ShownInstance, browser: InstanceBrowser, questions: Mapping[str, str]) -> Example:

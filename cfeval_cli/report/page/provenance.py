@@ -83,7 +83,7 @@ def list_provenance(record: RunRecord) -> list[tuple[str, str]]:
     if data.embedding:
         words = f"{data.embedding.words:,} of {data.vocabulary:,} words"
         entries.append(("Embedding", f"{data.embedding.name}: {words}"))
-    shown = ", ".join(explainers[:_MAX_NAMED_EXPLAINERS]) + " …" * (len(explainers) > _MAX_NAMED_EXPLAINERS)
+    explainer_names = ", ".join(explainers[:_MAX_NAMED_EXPLAINERS]) + " …" * (len(explainers) > _MAX_NAMED_EXPLAINERS)
     return [
         *entries,
         ("Split", ", ".join(f"{name} {size:,}" for name, size in record.splits.items())),
@@ -92,7 +92,7 @@ def list_provenance(record: RunRecord) -> list[tuple[str, str]]:
         ("AUC", ", ".join(f"{name} {value:.3f}" for name, value in record.auc.items()) or "not computed"),
         ("Search", record.setup),
         ("Settings", ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())),
-        ("Explainers", shown),
+        ("Explainers", explainer_names),
         ("Started", record.started),
         ("Duration", f"{record.seconds:.1f} s"),
         ("Versions", ", ".join(versions)),

@@ -49,8 +49,8 @@ def _write_title(title: Title) -> _CellText:
     number = "" if title.number is None else f"{title.number} "
     name = title.latex if title.latex is not None and is_formula(title.latex) else escape_latex(title.name)
     latex = f"{number}{name}{escape_latex(title.marks + title.bracket)}"
-    more = [escape_latex(part) for part in (ARROWS[title.direction], title.suffix) if part]
-    return _CellText(" ".join([latex, *more]), title.text)
+    additions = [escape_latex(part) for part in (ARROWS[title.direction], title.suffix) if part]
+    return _CellText(" ".join([latex, *additions]), title.text)
 
 
 def _write_value(cell: Cell) -> _CellText:
@@ -82,8 +82,8 @@ def _write_floats(title: str, header: _Line, blocks: _Blocks, notes: Sequence[st
         wide = sum(widths[i] for i in (0, *group)) > _COLUMN_WIDTH
         last = number == len(groups) * len(pages) - 1
         caption = f"{title}{', continued' * (number > 0)}."
-        shown = [[[row[i] for i in (0, *group)] for row in block] for block in page]
-        yield _write_float(caption, [header[i] for i in (0, *group)], shown, notes if last else (), wide)
+        float_blocks = [[[row[i] for i in (0, *group)] for row in block] for block in page]
+        yield _write_float(caption, [header[i] for i in (0, *group)], float_blocks, notes if last else (), wide)
 
 
 def _estimate_column_width(cells: _Line) -> float:
@@ -145,9 +145,9 @@ def _write_line(bodies: Sequence[str]) -> str:
 def _write_heading(cell: _CellText) -> str:
     """Write one word a line, if that leaves every group of LaTeX whole."""
     words = cell.latex.split(" ")
-    whole = all(word.count("{") == word.count("}") and word.count("$") % 2 == 0 for word in words)
+    is_balanced = all(word.count("{") == word.count("}") and word.count("$") % 2 == 0 for word in words)
     stacked = r"\\".join(words)
-    return rf"\shortstack[r]{{{stacked}}}" if len(words) > 1 and whole else cell.latex
+    return rf"\shortstack[r]{{{stacked}}}" if len(words) > 1 and is_balanced else cell.latex
 
 
 _COMMANDS = {

@@ -12,13 +12,13 @@ from cfeval_cli.report.table import Table
 def render_markdown(table: Table) -> str:
     """Write a table with its title and its notes."""
     lines = [
-        _bold(table.title),
+        _format_bold(table.title),
         "",
         _render_line([_escape(title.text) for title in table.header]),
         "|" + "|".join([" --- "] + [" ---: "] * (len(table.header) - 1)) + "|",
     ]
     for row in table.rows:
-        cells = [_bold(cell.text) if cell.bold else _escape(cell.text) for cell in row.cells]
+        cells = [_format_bold(cell.text) if cell.bold else _escape(cell.text) for cell in row.cells]
         lines.append(_render_line([_escape(row.title.text), *cells]))
     return "\n".join([*lines, "", *(f"{_escape_paragraph(note)}  " for note in table.notes)]).rstrip() + "\n"
 
@@ -31,7 +31,7 @@ def _escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|&~$])", r"\\\1", escape_controls(text))
 
 
-def _bold(text: str) -> str:
+def _format_bold(text: str) -> str:
     inner = _escape(text).strip()  # text with spaces around it would not be bold
     return f"**{inner}**" if inner else ""
 

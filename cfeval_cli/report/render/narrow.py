@@ -36,11 +36,11 @@ def render_narrow(table: Table, width: int) -> list[Text]:
     """Write a table in lines of at most so many columns of the screen; no word is broken."""
     from rich.text import Text
 
-    columns, more = _fit_columns(table, _make_columns(table), width)
+    columns, legend = _fit_columns(table, _make_columns(table), width)
     lines = [Text(line, style="bold") for line in _wrap(escape_controls(table.title), width)]
     if table.rows:
         lines += _write_table(table, columns, width)
-    notes = [line for note in (*more, *table.notes) for line in _wrap(escape_controls(note), width)]
+    notes = [line for note in (*legend, *table.notes) for line in _wrap(escape_controls(note), width)]
     return [*lines, *(Text(line, style="dim") for line in notes)]
 
 
@@ -92,11 +92,11 @@ def _fit_columns(table: Table, columns: list[_NarrowColumn], width: int) -> tupl
     ranks = [replace(c, cells=[lines[-1:] for lines in c.cells]) if c.is_explainer else c for c in numbered]
     if _fits(table, ranks, width):
         return ranks, [*legend, "Only ranks; --full shows the values."]
-    shown = len(names)
-    while shown > 1 and not _fits(table, ranks, width):
-        shown -= 1
-        ranks = _take_first_explainers(ranks, shown)
-    return ranks, [*legend, f"Ranks of {shown} of {len(names)} explainers; --full shows all values."]
+    n_shown = len(names)
+    while n_shown > 1 and not _fits(table, ranks, width):
+        n_shown -= 1
+        ranks = _take_first_explainers(ranks, n_shown)
+    return ranks, [*legend, f"Ranks of {n_shown} of {len(names)} explainers; --full shows all values."]
 
 
 def _number_explainers(columns: Sequence[_NarrowColumn]) -> list[_NarrowColumn]:
@@ -108,7 +108,9 @@ def _number_explainers(columns: Sequence[_NarrowColumn]) -> list[_NarrowColumn]:
 def _take_first_explainers(columns: Sequence[_NarrowColumn], count: int) -> list[_NarrowColumn]:
     """Return the columns of the first explainers and those of no explainer."""
     explainers = [column for column in columns if column.is_explainer][:count]
-    return [column for column in columns if not column.is_explainer or any(column is shown for shown in explainers)]
+    return [
+        column for column in columns if not column.is_explainer or any(column is explainer for explainer in explainers)
+    ]
 
 
 def _compute_title_width(columns: Sequence[_NarrowColumn], width: int) -> int:

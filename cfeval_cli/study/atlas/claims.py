@@ -37,7 +37,7 @@ class ClaimDefinition:
     column: str
     limit: float
     metrics: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()  # the metrics that they are compared with
+    reference_metrics: tuple[str, ...] = ()  # the metrics that they are compared with
     question: str | None = None  # None: both
     without_circular: bool = False
 
@@ -85,7 +85,9 @@ def check_claims(summary: AtlasSummary) -> list[ClaimResult]:
     """Test all claims as one family."""
     definitions = load_claims()
     estimates = [_TESTS[claim.test](_select_rows(summary.rows, claim), claim) for claim in definitions]
-    p = np.array([float(compute_bootstrap_p_values(one.resampled)) if one.is_tested else 1.0 for one in estimates])
+    p = np.array(
+        [float(compute_bootstrap_p_values(estimate.resampled)) if estimate.is_tested else 1.0 for estimate in estimates]
+    )
     return [
         ClaimResult(definition, estimate, float(adjusted))
         for definition, estimate, adjusted in zip(definitions, estimates, adjust_holm(p), strict=True)
@@ -115,8 +117,8 @@ def _list_compared_pairs(rows: pd.DataFrame) -> list[Pair]:
 
 def _compute_claim_differences(rows: pd.DataFrame, claim: ClaimDefinition) -> pd.DataFrame:
     """Return the mean of the metrics less that of the others, in each run and truth."""
-    pairs, others = _list_pairs(rows, claim.metrics), _list_pairs(rows, claim.others)
-    return compute_differences(pivot_runs(rows, claim.column), pairs, others, claim.column)
+    pairs, reference_pairs = _list_pairs(rows, claim.metrics), _list_pairs(rows, claim.reference_metrics)
+    return compute_differences(pivot_runs(rows, claim.column), pairs, reference_pairs, claim.column)
 
 
 def _estimate_mean(cells: CrossedValues, limit: float) -> ClaimEstimate:

@@ -73,13 +73,13 @@ def _plot_variance(summary: AtlasSummary) -> Plot:
     questions = list(dict.fromkeys(shares["question"]))
     figure = make_figure(PAGE_WIDTH, 0.9 + 0.35 * len(questions))
     axis = figure.subplots(1, 1)
-    left = np.zeros(len(questions))
+    offsets = np.zeros(len(questions))
     colours = [*COLOURS[:6], _RESIDUAL_COLOUR]
     for colour, factor in zip(colours, dict.fromkeys(shares["factor"]), strict=False):
         by_question = shares[shares["factor"] == factor].set_index("question")["share"].reindex(questions)
         widths = np.maximum(by_question.to_numpy(float), 0)
-        axis.barh(range(len(questions)), widths, left=left, color=colour, label=factor, height=0.6)
-        left += widths
+        axis.barh(range(len(questions)), widths, left=offsets, color=colour, label=factor, height=0.6)
+        offsets += widths
     axis.set_yticks(range(len(questions)), questions)
     axis.set_ylim(len(questions) - 0.4, -0.6)
     axis.set_xlim(0, 1)

@@ -79,7 +79,7 @@ def compute_digest(rows: pd.DataFrame) -> str:
 def collect_runs(folders: Sequence[Path], failures: Mapping[str, str] | None = None) -> Atlas:
     """Collect the rows of run folders; damaged folders and duplicates are excluded with a reason."""
     parts, excluded = [], [f"{name}: {reason}" for name, reason in (failures or {}).items()]
-    seen: dict[tuple[Any, ...], Path] = {}
+    folders_by_key: dict[tuple[Any, ...], Path] = {}
     for folder in folders:
         try:
             rows = read_rows(folder)
@@ -87,11 +87,11 @@ def collect_runs(folders: Sequence[Path], failures: Mapping[str, str] | None = N
             excluded.append(escape_controls(str(error)))
             continue
         keys = set(rows[["data", "judge", "seed", "k", "truth"]].itertuples(index=False, name=None))
-        if duplicates := keys & set(seen):
-            first = seen[sorted(duplicates)[0]]
+        if duplicates := keys & set(folders_by_key):
+            first = folders_by_key[sorted(duplicates)[0]]
             excluded.append(escape_controls(f"{folder}: the same data, judge, seed, k and truth as {first}"))
             continue
-        seen |= dict.fromkeys(keys, folder)
+        folders_by_key |= dict.fromkeys(keys, folder)
         parts.append(rows)
     if not parts:
         raise UserError(f"no run can be added to the atlas: {'; '.join(excluded) or 'there is no run'}.")
@@ -125,12 +125,12 @@ def _list_ranking_keys(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
     return list(rows[["data", "judge", "k", "metric", "variant"]].itertuples(index=False, name=None))
 
 
-def join_rows(atlas: Atlas, more: pd.DataFrame) -> tuple[Atlas, int]:
+def join_rows(atlas: Atlas, new_rows: pd.DataFrame) -> tuple[Atlas, int]:
     """Return the atlas with more rows, and how many of them it already had; these are unchanged."""
-    known = set(atlas.rows[KEY].itertuples(index=False, name=None))
-    is_new = [key not in known for key in more[KEY].itertuples(index=False, name=None)]
-    joined = pd.concat([atlas.rows, more[is_new]], ignore_index=True)
-    return Atlas(_normalise(joined), atlas.excluded), len(more) - sum(is_new)
+    old_keys = set(atlas.rows[KEY].itertuples(index=False, name=None))
+    is_new = [key not in old_keys for key in new_rows[KEY].itertuples(index=False, name=None)]
+    joined = pd.concat([atlas.rows, new_rows[is_new]], ignore_index=True)
+    return Atlas(_normalise(joined), atlas.excluded), len(new_rows) - sum(is_new)
 
 
 def _normalise(rows: pd.DataFrame) -> pd.DataFrame:

@@ -112,8 +112,8 @@ class QuestionSummary:
     @property
     def best_without_circular(self) -> MetricSummary | None:
         """The metric with the highest mean τ without circular rows and explainers."""
-        known = [metric for metric in self.compared if metric.tau_without_circular.has_interval]
-        return max(known, key=lambda metric: metric.tau_without_circular.mean, default=None)
+        metrics_with_interval = [metric for metric in self.compared if metric.tau_without_circular.has_interval]
+        return max(metrics_with_interval, key=lambda metric: metric.tau_without_circular.mean, default=None)
 
     @property
     def is_conclusive(self) -> bool:
@@ -250,10 +250,10 @@ def pivot_runs(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def compute_differences(
-    values: pd.DataFrame, pairs: Sequence[Pair], others: Sequence[Pair], column: str
+    values: pd.DataFrame, pairs: Sequence[Pair], reference_pairs: Sequence[Pair], column: str
 ) -> pd.DataFrame:
     """Return the mean of some metrics less that of others, in each run and truth that has both."""
-    first, second = (values[list(side)].mean(axis=1) for side in (pairs, others))
+    first, second = (values[list(side)].mean(axis=1) for side in (pairs, reference_pairs))
     return (first - second).dropna().rename(column).reset_index()
 
 
@@ -266,12 +266,12 @@ def _compare_with_best(
     """
     is_best_circular = (rows["metric"] == best.pair[0]) & (rows["variant"] == best.pair[1]) & rows["circular"]
     values = pivot_runs(rows[~is_best_circular], LEADING_TAU)
-    others = [metric.pair for metric in metrics if metric.is_compared and metric is not best]
-    tests = [compute_t_interval(_average_by_data_set(values, best.pair, pair)) for pair in others]
+    other_pairs = [metric.pair for metric in metrics if metric.is_compared and metric is not best]
+    tests = [compute_t_interval(_average_by_data_set(values, best.pair, pair)) for pair in other_pairs]
     p: Floats = adjust_holm(np.array([1.0 if np.isnan(test.p) else test.p for test in tests])) if tests else np.zeros(0)
     return {
         pair: DifferenceToBest(test.mean, test.low, test.high, float(adjusted))
-        for pair, test, adjusted in zip(others, tests, p, strict=True)
+        for pair, test, adjusted in zip(other_pairs, tests, p, strict=True)
     }
 
 

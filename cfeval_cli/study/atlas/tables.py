@@ -110,7 +110,7 @@ def _build_question(question: QuestionSummary) -> Table:
         "diagnosticity", "by instance", "model evaluations", "n", "data sets", "judges",
     ]  # fmt: skip
     compared = [_build_metric_row(metric, question) for metric in question.metrics if metric.is_compared]
-    others = [_build_metric_row(metric, question) for metric in question.metrics if not metric.is_compared]
+    not_compared = [_build_metric_row(metric, question) for metric in question.metrics if not metric.is_compared]
     notes = [
         "τ: mean over data sets, judges, truths and seeds, without controls, with its 95 % CI over all of these; – if "
         f"fewer than {MIN_FACTOR_LEVELS} data sets or judges have it. Below the best: the mean difference, without the "
@@ -126,7 +126,7 @@ def _build_question(question: QuestionSummary) -> Table:
         "identifiable.",
     ]
     title = f"{question.question.capitalize()}: {QUESTION_TEXTS[question.question]}"
-    return Table(title, [*map(Title, header)], [block for block in (compared, others) if block], notes)
+    return Table(title, [*map(Title, header)], [block for block in (compared, not_compared) if block], notes)
 
 
 def _build_metric_row(metric: MetricSummary, question: QuestionSummary) -> Row:

@@ -38,14 +38,14 @@ def compare_strategies(folders: Sequence[Path], into: Path) -> StrategyCompariso
     """Read all runs, compare the strategies, and write regret.parquet and regret.md."""
     refuse_linked_path(into)
     choices, arbitrary, n_skipped = list[ExplainerChoice](), set[str](), 0
-    seen = set[str]()
+    identities = set[str]()
     for folder in find_run_folders(folders, with_judges=True):
         record, of_run = _read_choices(folder)
         identity = record.model_dump_json(include={"data", "model", "settings", "explainer_settings"})
-        if not of_run or identity in seen:
+        if not of_run or identity in identities:
             n_skipped += 1
             continue
-        seen.add(identity)
+        identities.add(identity)
         choices += of_run
         arbitrary |= record.arbitrary_removals
     if not choices:
@@ -57,7 +57,7 @@ def compare_strategies(folders: Sequence[Path], into: Path) -> StrategyCompariso
     with write_atomically(into / "regret.parquet") as path:
         regrets.to_parquet(path, index=False)
     write_texts(into, {"regret.md": "\n".join(map(render_markdown, built))})
-    scope = f"{write_count(len(seen), 'run')} of judges on {write_count(regrets['data'].nunique(), 'data set')}"
+    scope = f"{write_count(len(identities), 'run')} of judges on {write_count(regrets['data'].nunique(), 'data set')}"
     skipped = f"; {n_skipped} skipped (incomplete, without ground truth, or duplicates)" if n_skipped else ""
     brief = tables.build_brief(summary, scope)
     return StrategyComparison(tables.write_verdict(summary), brief, built, f"{scope}{skipped}")

@@ -193,8 +193,8 @@ def summarise_regrets(regrets: pd.DataFrame) -> pd.DataFrame:
         for name in dict.fromkeys(rows["strategy"]):
             of_strategy = rows[rows["strategy"] == name]
             counts = (len(of_strategy), of_strategy["data"].nunique(), of_strategy["seed"].nunique())
-            more = cells[name] - cells["rule"] if "rule" in cells else cells[name] * np.nan
-            lines.append((*task, name, *counts, *_average_data_sets(cells[name]), *_average_data_sets(more)))
+            differences = cells[name] - cells["rule"] if "rule" in cells else cells[name] * np.nan
+            lines.append((*task, name, *counts, *_average_data_sets(cells[name]), *_average_data_sets(differences)))
     return pd.DataFrame(lines, columns=SUMMARY)
 
 

@@ -14,7 +14,7 @@ from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS
 from cfeval_cli.study.regret.regret import STRATEGIES
 from cfeval_cli.study.words import write_range
 
-_MORE, _LESS = "↑", "↓"
+_HIGHER_MARK, _LOWER_MARK = "↑", "↓"
 _CORNER = Title("chosen by")
 
 
@@ -29,8 +29,8 @@ def write_verdict(summary: pd.DataFrame) -> str:
         text = f"mean regret {chance}"
     if rows["data"].max() < MIN_FACTOR_LEVELS:
         return f"{text}; {MIN_FACTOR_LEVELS} data sets are needed to test for differences"
-    less = rows[[_mark_difference(line) == _LESS for line in rows.to_dict("records")]]
-    names = [STRATEGIES[name] for name in dict.fromkeys(less["strategy"])]
+    better_rows = rows[[_mark_difference(line) == _LOWER_MARK for line in rows.to_dict("records")]]
+    names = [STRATEGIES[name] for name in dict.fromkeys(better_rows["strategy"])]
     verb = "has" if len(names) == 1 else "have"
     return f"{text}; {f'{join_names(names)} {verb}' if names else 'no strategy has'} significantly less"
 
@@ -39,7 +39,7 @@ def _mark_difference(line: Mapping[Any, Any]) -> str:
     """Mark a regret that is significantly more or less than that of the metric-based ranking."""
     if line["data"] < MIN_FACTOR_LEVELS:
         return ""
-    return _MORE if line["more_low"] > 0 else _LESS if line["more_high"] < 0 else ""
+    return _HIGHER_MARK if line["more_low"] > 0 else _LOWER_MARK if line["more_high"] < 0 else ""
 
 
 def build_brief(summary: pd.DataFrame, scope: str) -> Table:
@@ -51,7 +51,7 @@ def build_brief(summary: pd.DataFrame, scope: str) -> Table:
         columns.append(_build_column(lines, with_interval=False))
     names = [name for name in STRATEGIES if name in set(rows["strategy"])]
     body = [Row(Title(STRATEGIES[name]), [column.get(name, Cell()) for column in columns]) for name in names]
-    marks = f" {_MORE} significantly more than by the metric-based ranking, {_LESS} significantly less."
+    marks = f" {_HIGHER_MARK} significantly more than by the metric-based ranking, {_LOWER_MARK} significantly less."
     has_tests = bool(rows["data"].max() >= MIN_FACTOR_LEVELS)
     notes = [
         "Mean regret: the true score of the best explainer less that of the chosen one, without controls."

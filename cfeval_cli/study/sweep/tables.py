@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.instance_counts import count_instances, find_usual_counts
+from cfeval_cli.report.instance_counts import count_instances, find_typical_counts
 from cfeval_cli.report.metric_table import build_metric_table
 from cfeval_cli.report.notes import NOT_IDENTIFIABLE_NOTE, write_coverage_notes
 from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, WHOLE_NUMBER, NumberFormat
@@ -290,19 +290,19 @@ def _describe_runs(runs: Sequence[SweepRun]) -> str:
 
 def write_counts_notes(runs: Sequence[SweepRun], hidden: Container[Pair] = ()) -> list[str]:
     """Write on how many instances the runs score explainers, and which rows differ in it."""
-    usual, different = list[int](), dict[Pair, list[int]]()
+    typical_counts, different = list[int](), dict[Pair, list[int]]()
     for run in runs:
         counts = count_instances(run.metrics, run.record, hidden)
-        of_run = find_usual_counts(counts, run.record.explainers)
-        usual += [n for n in of_run.values() if n]
+        of_run = find_typical_counts(counts, run.record.explainers)
+        typical_counts += [n for n in of_run.values() if n]
         for pair, row in counts.items():
             different.setdefault(pair, []).extend(n for name, n in row.items() if n != of_run[name])
     record, titles = merge_records(runs), dict[str, list[str]]()
     for pair, numbers in different.items():
         if numbers:
             titles.setdefault(write_range(numbers, "{:,}"), []).append(make_metric_title(*pair, record).plain)
-    if not titles and set(usual) <= {run.record.instances for run in runs}:
+    if not titles and set(typical_counts) <= {run.record.instances for run in runs}:
         return []
     groups = [f"{', '.join(names)} {span} instances{' each' * (len(names) > 1)}" for span, names in titles.items()]
-    note = f"Each run scores explainers on {write_range(usual, '{:,}')} instances."
+    note = f"Each run scores explainers on {write_range(typical_counts, '{:,}')} instances."
     return [note + (f" Other rows: {'; '.join(groups)}." if groups else "")]
