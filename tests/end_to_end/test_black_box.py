@@ -126,7 +126,7 @@ def test_model_of_three_classes(toy, folder):
     assert flips["label"].nunique() == 3  # a flip leads to any other class
     assert (flips["label"].to_numpy() != predicted[flips["instance"]].to_numpy()).all()
     assert np.isfinite(edits["distance"]).all()
-    with pytest.raises(UserError, match="model=logistic tells two classes apart, and wine has 3"):
+    with pytest.raises(UserError, match="model=logistic is for two classes, and wine has 3"):
         inside.run(folder / "run", *data, "redo=true", folder=folder / "conf")
 
 

@@ -33,7 +33,7 @@ def test_jobs_in_other_processes_share_the_cache_are_gathered_and_go_on(toy, tmp
     shutil.rmtree(launched / "1")
     resume_command = ("run", "--resume", str(launched), *toy.arguments, f"cache.folder={cache}")
     message = run_cfeval(*resume_command, cwd=tmp_path, code=2).stderr
-    assert f"was started with {other}. This is not accepted from a folder" in message
+    assert f"was started with {other}. These words are not accepted from a folder" in message
     run_cfeval(*resume_command, other, cwd=tmp_path)
     assert (launched / "0" / "run.json").read_bytes() == before
     assert (launched / "1" / "metrics.csv").read_bytes() == (sequential / "1" / "metrics.csv").read_bytes()

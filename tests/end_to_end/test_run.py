@@ -48,7 +48,7 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     folder = whole
     assert {path.name for path in folder.iterdir()} == RESULTS - {"run.log"}
     record = json.loads((folder / "run.json").read_text())
-    assert record["schema"] == 7 and record["status"] == "complete" and record["settings"]["seed"] == 0
+    assert record["schema"] == 8 and record["status"] == "complete" and record["settings"]["seed"] == 0
     assert record["command"][:2] == ["cfeval", "run"] and "k=2" in record["command"]
     assert record["data"]["source"] == "data folder" and record["data"]["rows_read"] == 600
     assert len(record["data"]["sha256"][0]) == 64

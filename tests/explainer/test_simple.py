@@ -112,11 +112,11 @@ def test_message_names_the_invalid_setting():
         Omission(REMOVALS, inapplicable="perhaps")
 
 
-def test_omission_is_not_applicable_instead_of_refused_with_sit_out():
+def test_omission_is_not_applicable_instead_of_refused_with_skip():
     dataset, table = make_dataset([3, 2]), ModelSpec(make_dataset([3, 2]), LinearModel)
-    assert Omission(ALL_REMOVALS, "mask", "sit_out").not_applicable_reason(table) == "toy has no mask token"
+    assert Omission(ALL_REMOVALS, "mask", "skip").not_applicable_reason(table) == "toy has no mask token"
     assert Omission(ALL_REMOVALS, "mask").not_applicable_reason(table) is None  # it is refused
     for name in ("zero", "mean"):
-        assert Omission(ALL_REMOVALS, name, "sit_out").not_applicable_reason(table) is None
-        assert "needs" in Omission(ALL_REMOVALS, name, "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox))
-    assert Omission(ALL_REMOVALS, "marginal", "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox)) is None
+        assert Omission(ALL_REMOVALS, name, "skip").not_applicable_reason(table) is None
+        assert "needs" in Omission(ALL_REMOVALS, name, "skip").not_applicable_reason(ModelSpec(dataset, BlackBox))
+    assert Omission(ALL_REMOVALS, "marginal", "skip").not_applicable_reason(ModelSpec(dataset, BlackBox)) is None

@@ -39,7 +39,7 @@ def compute_truths(context):
 
 @pytest.fixture(scope="module")
 def box():
-    dataset = make_mixed(1, n=40, categories=3, truth_estimate=3)
+    dataset = make_mixed(1, n=40, categories=3, tried=3)
     return random_tree(dataset, 1, splits=25), dataset
 
 

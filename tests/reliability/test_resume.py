@@ -29,7 +29,7 @@ class Patient(Explainer, Fingerprinted):
         def function(batch):
             with Path(f"{self.log}.txt").open("a") as log:  # the content of a file that a setting names would count
                 log.write("".join(f"{batch.seed}:{i}\\n" for i in batch.ids))
-            scores = np.stack([batch.rng(row).random(batch.codes.shape[1]) for row in range(len(batch))])
+            scores = np.stack([batch.make_rng(row).random(batch.codes.shape[1]) for row in range(len(batch))])
             return Explanation.from_scores(scores, batch.codes >= 0)
         return function
 
