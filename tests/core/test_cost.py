@@ -1,4 +1,4 @@
-"""What is shared out is whole again when it is added up."""
+"""Sums, differences and shares of costs."""
 
 from dataclasses import astuple
 
@@ -12,11 +12,11 @@ COSTS = st.builds(Cost, st.integers(0, 10**6), *[st.floats(0, 1e6)] * 3)
 
 
 @given(COSTS, COSTS, st.integers(1, 30))
-def test_costs_are_added_taken_away_and_shared_out(one, two, size):
-    both = one + two
-    assert astuple(both) == tuple(a + b for a, b in zip(astuple(one), astuple(two), strict=True))
-    assert astuple(both - two) == pytest.approx(astuple(one), abs=1e-6)
-    parts = one.split(size)
-    assert len(parts) == size and sum(part.rows for part in parts) == one.rows
+def test_costs_are_added_subtracted_and_split(first, second, size):
+    total = first + second
+    assert astuple(total) == tuple(a + b for a, b in zip(astuple(first), astuple(second), strict=True))
+    assert astuple(total - second) == pytest.approx(astuple(first), abs=1e-6)
+    parts = first.split(size)
+    assert len(parts) == size and sum(part.rows for part in parts) == first.rows
     assert max(part.rows for part in parts) - min(part.rows for part in parts) <= 1
-    assert astuple(sum(parts, Cost())) == pytest.approx(astuple(one))
+    assert astuple(sum(parts, Cost())) == pytest.approx(astuple(first))

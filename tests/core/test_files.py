@@ -20,7 +20,7 @@ from cfeval_cli.core.files import (
 from cfeval_cli.errors import UserError
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path):
+def test_files_are_written_atomically(tmp_path):
     path = tmp_path / "a.txt"
     with pytest.raises(RuntimeError), write_atomically(path) as partial:
         partial.write_text("half")
@@ -33,21 +33,21 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
     assert hash_file(path) == hashlib.sha256(b"whole").hexdigest()
 
 
-def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path):
+def test_only_partial_files_are_removed(tmp_path):
     for name in (".a.txt-abcd1234.part", ".mine.part", "b.part"):
         (tmp_path / name).touch()
     remove_partial_files(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.part", "b.part"]
 
 
-def test_a_folder_is_held_by_one(tmp_path):
+def test_folder_is_locked_once(tmp_path):
     with lock_folder(tmp_path, wait=False) as first, lock_folder(tmp_path, wait=False) as second:
         assert first and not second
-    with lock_folder(tmp_path, wait=False) as again:
-        assert again
+    with lock_folder(tmp_path, wait=False) as third:
+        assert third
 
 
-def test_a_spreadsheet_sees_no_formula():
+def test_formulas_are_escaped_in_csv():
     text = format_csv(pd.DataFrame({"=a": ["=1+1", "-0.5", "@x", "plain"], "n": [1.0, 2, 3, 4]}))
     assert text == "'=a,n\n'=1+1,1.0\n-0.5,2.0\n'@x,3.0\nplain,4.0\n"
 
@@ -63,11 +63,11 @@ COLUMNS = {
 
 
 @given(st.data())
-def test_a_table_without_formulas_is_written_as_pandas_does(data):
+def test_csv_without_formulas_equals_that_of_pandas(data):
     kinds, rows = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1)), data.draw(st.integers(0, 5))
-    drawn = [data.draw(st.lists(COLUMNS[kind], min_size=rows, max_size=rows)) for kind in kinds]
+    values = [data.draw(st.lists(COLUMNS[kind], min_size=rows, max_size=rows)) for kind in kinds]
     columns = {
-        f"{kind} {i}": pd.Series(cells, dtype=kind) for i, (kind, cells) in enumerate(zip(kinds, drawn, strict=True))
+        f"{kind} {i}": pd.Series(cells, dtype=kind) for i, (kind, cells) in enumerate(zip(kinds, values, strict=True))
     }
     frame = pd.DataFrame(columns)
     assert format_csv(frame) == frame.to_csv(index=False)
@@ -76,15 +76,15 @@ def test_a_table_without_formulas_is_written_as_pandas_does(data):
 def test_npz_and_npy_arrays_are_read_as_written(tmp_path):
     arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(1.5), "c": np.zeros((0, 2))}
     np.savez(tmp_path / "x.npz", **arrays)
-    found = npy.read_npz(tmp_path / "x.npz")
-    assert set(found) == set(arrays) and all(np.array_equal(found[name], arrays[name]) for name in arrays)
+    stored = npy.read_npz(tmp_path / "x.npz")
+    assert set(stored) == set(arrays) and all(np.array_equal(stored[name], arrays[name]) for name in arrays)
     np.save(tmp_path / "y.npy", arrays["a"])
     assert np.array_equal(npy.open_memory_map(tmp_path / "y.npy"), arrays["a"])
     with pytest.raises(ValueError, match="damaged"):
         npy.read_npz(tmp_path / "y.npy")
 
 
-def test_no_writer_follows_a_link(tmp_path, monkeypatch):
+def test_symbolic_links_are_not_followed(tmp_path, monkeypatch):
     outside, folder = tmp_path / "outside", tmp_path / "folder"
     for path in (outside, folder):
         path.mkdir()

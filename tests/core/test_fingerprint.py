@@ -1,4 +1,4 @@
-"""The same computation has the same identity, and any change of it another."""
+"""Equal computations have equal fingerprints, and changed ones have different fingerprints."""
 
 import ast
 import importlib
@@ -26,158 +26,180 @@ from tests.problems import REMOVALS, TRUTHS, make_dataset, make_linear
 DATASET = make_dataset([3, 4, 2])
 
 
-def test_settings_and_class_tell_components_apart():
-    told = [Lime(), Lime(n_samples=4999), Lime(order="absolute"), Random()]
-    told += [Lr(truth, name) for name, truth in TRUTHS.items()] + [Omission(REMOVALS), Omission(REMOVALS, "zero")]
-    told += [Omission({**REMOVALS, "marginal": Marginal(draws=99)}), *REMOVALS.values(), *TRUTHS.values()]
-    assert len({identity.hash_component(one) for one in told}) == len(told)
+def test_fingerprint_depends_on_class_and_settings():
+    components = [Lime(), Lime(n_samples=4999), Lime(order="absolute"), Random()]
+    components += [Lr(truth, name) for name, truth in TRUTHS.items()] + [Omission(REMOVALS), Omission(REMOVALS, "zero")]
+    components += [Omission({**REMOVALS, "marginal": Marginal(draws=99)}), *REMOVALS.values(), *TRUTHS.values()]
+    assert len({identity.hash_component(component) for component in components}) == len(components)
     assert identity.hash_component(Lime()) == identity.hash_component(Lime(n_samples=5000))
 
 
-class Told(Fingerprinted):
-    """What a user's own class says so that its results are found again."""
+class EmptyFingerprint(Fingerprinted):
+    """A user's class with a fingerprint, so that its results are cached."""
 
     def fingerprint(self):
         return ""
 
 
-def test_settings_that_are_not_plain_values_have_no_identity():
+def test_settings_that_cannot_be_hashed_have_no_fingerprint():
     @dataclass(frozen=True)
-    class Own(Told):
+    class ComponentWithValue(EmptyFingerprint):
         function: object
 
     @Fingerprinted.register
-    class Slots:
+    class ComponentWithSlots:
         __slots__ = ("value",)
 
         def fingerprint(self):
             return ""
 
-    for odd in (Own(print), Own(threading.Lock()), Own(np.zeros(2)), Own({1, 2}), Slots()):
-        assert identity.hash_component(odd) is None
-    for plain in (Own(3), Own(None), Own([1, (2.5, "x")]), Own({"a": {"b": True}})):
-        assert identity.hash_component(plain) is not None
+    for component in (
+        ComponentWithValue(print),
+        ComponentWithValue(threading.Lock()),
+        ComponentWithValue(np.zeros(2)),
+        ComponentWithValue({1, 2}),
+        ComponentWithSlots(),
+    ):
+        assert identity.hash_component(component) is None
+    for identifiable_component in (
+        ComponentWithValue(3),
+        ComponentWithValue(None),
+        ComponentWithValue([1, (2.5, "x")]),
+        ComponentWithValue({"a": {"b": True}}),
+    ):
+        assert identity.hash_component(identifiable_component) is not None
 
 
-def test_a_component_within_a_component_counts_with_its_class_and_settings():
+def test_fingerprint_depends_on_nested_components():
     @dataclass(frozen=True)
-    class Kernel(Told):
+    class Kernel(EmptyFingerprint):
         width: float = 1.0
 
-    class Wide(Kernel):
+    class WideKernel(Kernel):
         pass
 
     @dataclass(frozen=True)
-    class Outer(Told):
+    class ComponentWithKernel(EmptyFingerprint):
         kernel: object
         scale: InitVar[float] = 1.0
 
         def __post_init__(self, scale):
             object.__setattr__(self, "scaled", scale)
 
-    told = [
-        Outer(Kernel()),
-        Outer(Wide()),
-        Outer(Kernel(2.0)),
-        Outer(Kernel(), 3.0),
-        Outer([Kernel()]),
-        Outer({"k": 1}),
+    components = [
+        ComponentWithKernel(Kernel()),
+        ComponentWithKernel(WideKernel()),
+        ComponentWithKernel(Kernel(2.0)),
+        ComponentWithKernel(Kernel(), 3.0),
+        ComponentWithKernel([Kernel()]),
+        ComponentWithKernel({"k": 1}),
     ]
-    assert len({identity.hash_component(one) for one in told}) == len(told)
-    assert identity.hash_component(Outer(Kernel())) == identity.hash_component(Outer(Kernel(1.0)))
+    assert len({identity.hash_component(component) for component in components}) == len(components)
+    assert identity.hash_component(ComponentWithKernel(Kernel())) == identity.hash_component(
+        ComponentWithKernel(Kernel(1.0))
+    )
 
 
-def test_a_users_class_is_found_again_only_if_it_says_what_its_results_depend_on():
+def test_user_classes_need_a_fingerprint_method():
     @dataclass(frozen=True)
-    class Mute:
+    class WithoutFingerprint:
         width: float = 1.0
 
     @dataclass(frozen=True)
-    class Says(Fingerprinted):
-        what: object
+    class WithFingerprint(Fingerprinted):
+        value: object
 
         def fingerprint(self):
-            return self.what
+            return self.value
 
-    class Raises(Fingerprinted):
+    class WithFailingFingerprint(Fingerprinted):
         def fingerprint(self):
             raise OSError("the service is away")
 
-    assert identity.hash_component(Mute()) is None
-    assert identity.hash_component(Says(Mute())) is None  # what it holds counts too
-    assert identity.hash_component(Says(None)) is None  # it does not know
-    assert identity.hash_component(Raises()) is None
-    told = [identity.hash_component(Says(what)) for what in ("", "v1", "v2")]
-    assert None not in told and len(set(told)) == 3
-    assert identity.hash_component(Says("v1")) == told[1]
-    assert identity.hash_component(Lime()) is not None  # cfeval's own need not say
+    assert identity.hash_component(WithoutFingerprint()) is None
+    assert identity.hash_component(WithFingerprint(WithoutFingerprint())) is None  # its attribute has no fingerprint
+    assert identity.hash_component(WithFingerprint(None)) is None  # no fingerprint is given
+    assert identity.hash_component(WithFailingFingerprint()) is None
+    fingerprints = [identity.hash_component(WithFingerprint(value)) for value in ("", "v1", "v2")]
+    assert None not in fingerprints and len(set(fingerprints)) == 3
+    assert identity.hash_component(WithFingerprint("v1")) == fingerprints[1]
+    assert identity.hash_component(Lime()) is not None  # classes of cfeval need no method
 
     @dataclass(frozen=True)
-    class Apart(Fingerprinted):
+    class WithOwnReduction(Fingerprinted):
         setting: int
-        said: object
+        version: object
 
         def fingerprint(self):
-            return str(self.said)
+            return str(self.version)
 
         def __reduce__(self):
-            return Apart, (self.setting, 0)
+            return WithOwnReduction, (self.setting, 0)
 
-    assert identity.hash_component(Apart(1, "a")) != identity.hash_component(Apart(1, "b"))
-    assert identity.hash_component(Apart(1, "a")) != identity.hash_component(Apart(2, "a"))
+    assert identity.hash_component(WithOwnReduction(1, "a")) != identity.hash_component(WithOwnReduction(1, "b"))
+    assert identity.hash_component(WithOwnReduction(1, "a")) != identity.hash_component(WithOwnReduction(2, "a"))
 
 
-def test_a_file_or_folder_that_a_setting_names_counts_by_its_content(tmp_path):
+def test_fingerprint_depends_on_contents_of_files_in_settings(tmp_path):
     @dataclass(frozen=True)
-    class Reads(Told):
-        where: object
+    class ComponentWithFile(EmptyFingerprint):
+        path: object
 
     file, folder = tmp_path / "weights.txt", tmp_path / "many"
-    for where in (file, folder, "no/such/file", "x" * 10_000, "a\0b", ""):
-        assert identity.hash_component(Reads(str(where))) is not None
-    missing = identity.hash_component(Reads(str(file)))
+    for path in (file, folder, "no/such/file", "x" * 10_000, "a\0b", ""):
+        assert identity.hash_component(ComponentWithFile(str(path))) is not None
+    missing = identity.hash_component(ComponentWithFile(str(file)))
     file.write_text("one")
-    first = identity.hash_component(Reads(str(file)))
-    assert first != missing and identity.hash_component(Reads(str(file))) == first
-    assert identity.hash_component(Reads([{"deep": str(file)}])) is not None
+    first = identity.hash_component(ComponentWithFile(str(file)))
+    assert first != missing and identity.hash_component(ComponentWithFile(str(file))) == first
+    assert identity.hash_component(ComponentWithFile([{"deep": str(file)}])) is not None
     file.write_text("three")
-    assert identity.hash_component(Reads(str(file))) not in (first, missing)
-    deep = identity.hash_component(Reads([{"deep": str(file)}]))
+    assert identity.hash_component(ComponentWithFile(str(file))) not in (first, missing)
+    deep = identity.hash_component(ComponentWithFile([{"deep": str(file)}]))
     os.utime(file, ns=(1, 1))
-    assert identity.hash_component(Reads([{"deep": str(file)}])) == deep  # when it was written does not count
+    # the time of writing does not count
+    assert identity.hash_component(ComponentWithFile([{"deep": str(file)}])) == deep
     file.write_text("one")
-    assert identity.hash_component(Reads(str(file))) == first == identity.hash_component(Reads(file))
-    assert identity.hash_component(Reads([{"deep": str(file)}])) != deep
+    assert (
+        identity.hash_component(ComponentWithFile(str(file)))
+        == first
+        == identity.hash_component(ComponentWithFile(file))
+    )
+    assert identity.hash_component(ComponentWithFile([{"deep": str(file)}])) != deep
 
     (folder / "inner").mkdir(parents=True)
-    seen = {identity.hash_component(Reads(str(folder)))}
+    fingerprints = {identity.hash_component(ComponentWithFile(str(folder)))}
     for name, text in (("a", "1"), ("a", "22"), ("inner/b", "1"), ("inner/c", "1")):
         (folder / name).write_text(text)
-        told = identity.hash_component(Reads(str(folder)))
-        assert told is not None and told not in seen and told == identity.hash_component(Reads(str(folder)))
-        seen.add(told)
+        fingerprint = identity.hash_component(ComponentWithFile(str(folder)))
+        assert (
+            fingerprint is not None
+            and fingerprint not in fingerprints
+            and fingerprint == identity.hash_component(ComponentWithFile(str(folder)))
+        )
+        fingerprints.add(fingerprint)
     (folder / "inner" / "c").rename(folder / "inner" / "d")
-    assert identity.hash_component(Reads(str(folder))) not in seen
+    assert identity.hash_component(ComponentWithFile(str(folder))) not in fingerprints
 
 
-def test_a_folder_with_too_many_files_is_never_the_same(tmp_path, monkeypatch):
+def test_folders_with_too_many_files_have_no_fingerprint(tmp_path, monkeypatch):
     @dataclass(frozen=True)
-    class Reads(Told):
-        where: str
+    class ComponentWithFolder(EmptyFingerprint):
+        path: str
 
     monkeypatch.setattr(identity, "_MAX_FOLDER_FILES", 3)
     for name in "abc":
         (tmp_path / name).touch()
-    assert identity.hash_component(Reads(str(tmp_path))) is not None
+    assert identity.hash_component(ComponentWithFolder(str(tmp_path))) is not None
     (tmp_path / "d").touch()
-    assert identity.hash_component(Reads(str(tmp_path))) is None
+    assert identity.hash_component(ComponentWithFolder(str(tmp_path))) is None
 
 
-def test_data_and_model_tell_subjects_apart():
+def test_fingerprint_depends_on_data_and_model():
     model = make_linear(DATASET)
     weights = model.weights.copy()
     weights[0, 0] = np.nextafter(weights[0, 0], 9)
-    changed = [
+    fingerprints = [
         identity.hash_data_and_model(DATASET, model),
         identity.hash_data_and_model(DATASET, replace(model, bias=model.bias + 1e-12)),
         identity.hash_data_and_model(DATASET, replace(model, weights=weights)),
@@ -185,30 +207,30 @@ def test_data_and_model_tell_subjects_apart():
         identity.hash_data_and_model(replace(DATASET, candidates=DATASET.candidates[::-1]), model),
         identity.hash_data_and_model(replace(DATASET, kind="text"), model),
     ]
-    assert len(set(changed)) == len(changed)
-    same = LinearModel(model.bias, model.weights.copy(), tuple(t.copy() for t in model.tables), model.means)
-    assert identity.hash_data_and_model(make_dataset([3, 4, 2]), same) == changed[0]
+    assert len(set(fingerprints)) == len(fingerprints)
+    equal_model = LinearModel(model.bias, model.weights.copy(), tuple(t.copy() for t in model.tables), model.means)
+    assert identity.hash_data_and_model(make_dataset([3, 4, 2]), equal_model) == fingerprints[0]
     assert identity.hash_data_and_model(DATASET, object()) is None
 
-    class Service(Told):
+    class VersionedModel(EmptyFingerprint):
         version = "1"
 
         def fingerprint(self):
             return self.version
 
-    one, two = Service(), Service()
-    two.version = "2"
-    assert identity.hash_data_and_model(DATASET, one) != identity.hash_data_and_model(DATASET, two)
-    assert identity.hash_data_and_model(DATASET, one) == identity.hash_data_and_model(
-        make_dataset([3, 4, 2]), Service()
+    first, second = VersionedModel(), VersionedModel()
+    second.version = "2"
+    assert identity.hash_data_and_model(DATASET, first) != identity.hash_data_and_model(DATASET, second)
+    assert identity.hash_data_and_model(DATASET, first) == identity.hash_data_and_model(
+        make_dataset([3, 4, 2]), VersionedModel()
     )
-    two.version = None
-    assert identity.hash_data_and_model(DATASET, two) is None
+    second.version = None
+    assert identity.hash_data_and_model(DATASET, second) is None
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A user's own package: an explainer, what it imports, what that imports, and what it does not."""
+    """Return the folder of a user's package: an explainer, its direct and indirect imports, and an unrelated module."""
     (tmp_path / "mine").mkdir()
     files = {
         "__init__": "",
@@ -229,7 +251,7 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def code(folder):
+def compute_code_fingerprint(folder):
     for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
         del sys.modules[name]
     importlib.invalidate_caches()
@@ -237,38 +259,38 @@ def code(folder):
     return identity.hash_code(importlib.import_module("mine.explainer").Own)
 
 
-def test_code_counts_as_far_as_it_is_imported(package):
-    before = code(package)
-    assert code(package) == before
+def test_fingerprint_depends_on_imported_code_only(package):
+    before = compute_code_fingerprint(package)
+    assert compute_code_fingerprint(package) == before
     (package / "apart.py").write_text("value = 2\n")
-    assert code(package) == before
+    assert compute_code_fingerprint(package) == before
     files = ["mine/explainer", "mine/helper", "mine/deeper", "mine/__init__", "mine/broken", "beside", "deeper_still"]
     for name in files:
         path = package.parent / f"{name}.py"
         text = path.read_text()
         path.write_text(text + "# changed\n")
-        assert code(package) != before, name
+        assert compute_code_fingerprint(package) != before, name
         path.write_text(text)
-        assert code(package) == before
+        assert compute_code_fingerprint(package) == before
 
 
-def test_compiled_modules_and_namespace_packages_of_the_user_count(package):
+def test_fingerprint_depends_on_compiled_modules_and_namespace_packages(package):
     compiled = package / f"fast{importlib.machinery.EXTENSION_SUFFIXES[0]}"
     (package.parent / "spacious").mkdir()
-    apart = package.parent / "spacious" / "inside.py"
+    module_in_namespace = package.parent / "spacious" / "inside.py"
     (package / "deeper.py").write_text("def later():\n    from mine import fast\n    from spacious import inside\n")
-    for file in (compiled, apart):
+    for file in (compiled, module_in_namespace):
         file.write_text("x = 1\n")
-    before = code(package)
-    for file in (compiled, apart):
+    before = compute_code_fingerprint(package)
+    for file in (compiled, module_in_namespace):
         file.write_text("x = 22\n")
-        assert code(package) != before, file
+        assert compute_code_fingerprint(package) != before, file
         file.write_text("x = 1\n")
-        assert code(package) == before
+        assert compute_code_fingerprint(package) == before
 
 
-def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
-    """As by a walk through all that there is in a file."""
+def test_imports_are_found_in_all_statements(tmp_path):
+    """The result equals that of a walk through the syntax tree."""
     (tmp_path / "odd.py").write_text(
         "import a\nif 1: import b\nelif 2: import c\nelse: import d\n"
         "try: import e\nexcept E: import f\nelse: import g\nfinally: import h\n"
@@ -283,22 +305,22 @@ def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
     assert {*identity._list_imports(tmp_path / "odd.py", "odd")} == {*"abcdefghijklm", "n.o"}
 
 
-def test_versions_of_packages_count_even_those_imported_within_functions(package, monkeypatch):
-    before = code(package)
-    real = identity.get_version
+def test_fingerprint_depends_on_versions_of_imported_packages(package, monkeypatch):
+    before = compute_code_fingerprint(package)
+    get_version = identity.get_version
     for name in ("numpy", "sklearn"):
-        monkeypatch.setattr(identity, "get_version", lambda n, name=name: "0.0.1" if n == name else real(n))
-        assert code(package) != before, name
-    monkeypatch.setattr(identity, "get_version", lambda n: "0.0.1" if n == "lime" else real(n))
-    assert code(package) == before  # it does not use it
+        monkeypatch.setattr(identity, "get_version", lambda n, name=name: "0.0.1" if n == name else get_version(n))
+        assert compute_code_fingerprint(package) != before, name
+    monkeypatch.setattr(identity, "get_version", lambda n: "0.0.1" if n == "lime" else get_version(n))
+    assert compute_code_fingerprint(package) == before  # lime is not imported
     identity.hash_code.cache_clear()
     changed = identity.hash_code(Lime)
-    monkeypatch.setattr(identity, "get_version", real)
+    monkeypatch.setattr(identity, "get_version", get_version)
     identity.hash_code.cache_clear()
     assert identity.hash_code(Lime) != changed
 
 
-def test_every_package_that_an_explainer_imports_has_a_version():
+def test_packages_of_explainers_have_a_version():
     for name in ("numpy", "scipy", "sklearn", "torch", "lime", "anchor", "yaml"):
         assert identity.get_version(name)[0].isdigit() or " " in identity.get_version(name), name
     assert identity.get_version("no_such_package") == ""

@@ -1,4 +1,4 @@
-"""The working directory is searched for the modules of classes that the user names, and for nothing else."""
+"""The working directory is added to the path only for modules of classes in the user's settings."""
 
 import sys
 
@@ -9,7 +9,7 @@ from cfeval_cli.model.skops import Skops
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def working_directory(tmp_path, monkeypatch):
     (tmp_path / "only_here.py").touch()
     (tmp_path / "package_here").mkdir()
     (tmp_path / "numpy.py").touch()
@@ -19,18 +19,20 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["numpy.array", "json.loads", "not_here.Thing", "", ".relative", "no/name.X"])
-def test_other_names_add_nothing(here, name):
+def test_path_is_unchanged_for_other_names(working_directory, name):
     make_importable(name)
-    assert here not in sys.path
+    assert working_directory not in sys.path
 
 
 @pytest.mark.parametrize("name", ["only_here.Thing", "package_here.module.Thing"])
-def test_a_module_that_is_only_in_the_working_directory_can_be_imported(here, name):
+def test_modules_in_the_working_directory_can_be_imported(working_directory, name):
     make_importable(name)
     make_importable(name)
-    assert sys.path[-1] == here and sys.path.count(here) == 1 and "only_here" not in sys.modules
+    assert (
+        sys.path[-1] == working_directory and sys.path.count(working_directory) == 1 and "only_here" not in sys.modules
+    )
 
 
-def test_types_that_the_user_trusts_can_be_there(here):
+def test_trusted_types_can_be_in_the_working_directory(working_directory):
     Skops("model.skops", trusted=("only_here.Thing",))
-    assert sys.path[-1] == here
+    assert sys.path[-1] == working_directory

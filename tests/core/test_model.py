@@ -108,7 +108,7 @@ class ModelWithAnnotatedFit(ModelWithFit):
         (ModelWithAnnotatedFit(), LinearModel, "LinearModel"),
         (Logistic({"tabular": 1, "text": 1}, {"tabular": 1, "text": 1}), LinearModel, "LinearModel"),
     ],
-    ids=lambda one: type(one).__name__,
+    ids=lambda value: type(value).__name__,
 )
 def test_kind_of_model_is_determined_before_training(settings, kind, name):
     spec = ModelSpec.from_settings(DATASET, settings)
@@ -134,8 +134,8 @@ ABILITIES = {
 
 @pytest.mark.parametrize("kind", ABILITIES, ids=lambda kind: kind.__name__)
 def test_abilities_are_those_of_the_base_classes(kind):
-    every = set().union(*ABILITIES.values())
-    assert {ability for ability in every if ModelSpec(DATASET, kind).supports(ability)} == ABILITIES[kind]
+    all_abilities = set().union(*ABILITIES.values())
+    assert {ability for ability in all_abilities if ModelSpec(DATASET, kind).supports(ability)} == ABILITIES[kind]
 
 
 class Lookalike(ProbabilitiesOnly):
@@ -218,19 +218,19 @@ def test_settings_with_the_names_of_abilities_grant_nothing():
 
 
 def test_missing_abilities_give_a_reason():
-    answers = {
+    access_levels = {
         kind: {level for level in Access if ModelSpec(DATASET, kind).missing_access_reason(level) is None}
         for kind in ABILITIES
     }
-    assert answers == {
+    assert access_levels == {
         LabelsOnly: {Access.NOTHING, Access.LABEL},
         ProbabilitiesOnly: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
         BlackBox: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
         LinearModel: set(Access),
     }
-    black = ModelSpec(DATASET, BlackBox)
-    assert black.missing_ability_reason(Probabilistic) is None and black.missing_ability_reason() is None
-    assert black.missing_ability_reason(Probabilistic, HasLinearLogit, HasAdditiveEffects) == (
+    black_box = ModelSpec(DATASET, BlackBox)
+    assert black_box.missing_ability_reason(Probabilistic) is None and black_box.missing_ability_reason() is None
+    assert black_box.missing_ability_reason(Probabilistic, HasLinearLogit, HasAdditiveEffects) == (
         "needs a logit that is linear in the embeddings, which this model (a black box) does not give"
     )
     for level in (Access.PROBABILITY, Access.WHITE_BOX):

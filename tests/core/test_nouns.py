@@ -1,4 +1,4 @@
-"""The nouns that all stages pass on."""
+"""The data classes that the stages exchange."""
 
 from dataclasses import replace
 
@@ -25,12 +25,12 @@ from tests.problems import (
 )
 
 
-def test_rows_are_taken_with_all_that_is_known_of_them():
+def test_selected_rows_keep_all_columns():
     rows = Rows(np.arange(5), np.arange(10, dtype=np.int32).reshape(5, 2), np.array([0, 1, 0, 1, 2]), np.arange(5) / 5)
-    for some in (np.array([3, 1]), slice(1, 4)):
-        part = rows.take(some)
-        assert (part.ids == rows.ids[some]).all() and (part.codes == rows.codes[some]).all()
-        assert (part.labels == rows.labels[some]).all() and (part.probability == rows.probability[some]).all()
+    for selection in (np.array([3, 1]), slice(1, 4)):
+        part = rows.take(selection)
+        assert (part.ids == rows.ids[selection]).all() and (part.codes == rows.codes[selection]).all()
+        assert (part.labels == rows.labels[selection]).all() and (part.probability == rows.probability[selection]).all()
     assert len(rows) == 5 and replace(rows, probability=None).take(slice(2)).probability is None
 
 
@@ -44,54 +44,59 @@ def test_tables_and_sentences_are_decoded():
     assert text.decode(np.array([[0, 1], [2, ABSENT]], dtype=np.int32)) == ["v0 v1", "v2"]
 
 
-def test_numbers_are_decoded_as_numbers_and_what_is_missing_as_nothing():
+def test_numbers_and_missing_values_are_decoded():
     dataset = make_dataset([3, 2, 3], n=4)
     number = Feature("age", ("3", "5", "missing"), kind="number", numbers=np.array([3.0, 5.0, np.nan]), missing_code=2)
-    whole = Feature("count", ("1", "2"), kind="number", numbers=np.array([1, 2]))
+    integer = Feature("count", ("1", "2"), kind="number", numbers=np.array([1, 2]))
     colour = Feature("colour", ("blue", "red", "missing"), missing_code=2)
-    mixed = replace(dataset, features=(number, whole, colour), candidates=(*dataset.candidates[:2], np.array([0, 1])))
+    mixed = replace(dataset, features=(number, integer, colour), candidates=(*dataset.candidates[:2], np.array([0, 1])))
     table = mixed.decode(np.array([[0, 1, 0], [2, 0, 2]], dtype=np.int32))
     expected = pd.DataFrame({"age": [3.0, np.nan], "count": [2, 1], "colour": ["blue", np.nan]})
     pd.testing.assert_frame_equal(table, expected)
-    alone = mixed.decode(np.array([[2, 1, 2]], dtype=np.int32))  # of the same types, though all is missing
-    pd.testing.assert_frame_equal(alone, expected.iloc[1:].assign(count=2).reset_index(drop=True))
+    missing_row = mixed.decode(np.array([[2, 1, 2]], dtype=np.int32))  # types do not depend on missing values
+    pd.testing.assert_frame_equal(missing_row, expected.iloc[1:].assign(count=2).reset_index(drop=True))
     assert mixed.get_alternatives(0).tolist() == [0, 1, 2] and mixed.get_alternatives(2).tolist() == [0, 1, 2]
-    fewer = replace(mixed, candidates=(np.array([1], dtype=np.int32), *mixed.candidates[1:]))
-    assert fewer.get_alternatives(0).tolist() == [1]
-    prints = {mixed.fingerprint, fewer.fingerprint, dataset.fingerprint}
+    restricted = replace(mixed, candidates=(np.array([1], dtype=np.int32), *mixed.candidates[1:]))
+    assert restricted.get_alternatives(0).tolist() == [1]
+    fingerprints = {mixed.fingerprint, restricted.fingerprint, dataset.fingerprint}
     other = replace(number, numbers=np.array([3.0, 5.5, np.nan]))
-    prints |= {
-        replace(mixed, features=(one, whole, colour)).fingerprint for one in (other, replace(number, missing_code=None))
+    fingerprints |= {
+        replace(mixed, features=(feature, integer, colour)).fingerprint
+        for feature in (other, replace(number, missing_code=None))
     }
-    assert len(prints) == 5
+    assert len(fingerprints) == 5
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_where_a_value_may_go_is_what_the_constraint_says(seed):
+def test_allowed_values_follow_the_constraints(seed):
     dataset = add_constraints(make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4), seed)
     for j, feature in enumerate(dataset.features):
         codes = np.arange(len(feature.values), dtype=np.int32)
-        told = feature.allows(codes[:, None], codes[None])
-        assert told.tolist() == [[is_permitted(feature, a, b) for b in codes] for a in codes]
+        is_allowed = feature.allows(codes[:, None], codes[None])
+        assert is_allowed.tolist() == [[is_permitted(feature, a, b) for b in codes] for a in codes]
         first, last = dataset.find_reachable(j, codes)
-        for own in codes:
-            tried = dataset.candidates[j][first[own] : last[own]].tolist()
-            others = [v for v in dataset.candidates[j].tolist() if is_permitted(feature, own, v)]
-            assert tried == (others if feature.allowed_change == "any" else [v for v in others if v != own])
+        for code in codes:
+            candidates = dataset.candidates[j][first[code] : last[code]].tolist()
+            allowed_values = [v for v in dataset.candidates[j].tolist() if is_permitted(feature, code, v)]
+            assert candidates == (
+                allowed_values if feature.allowed_change == "any" else [v for v in allowed_values if v != code]
+            )
         allowed = dataset.find_allowed(j, codes)
-        others = dataset.get_alternatives(j)
-        assert allowed.tolist() == [[a != b and is_permitted(feature, a, b) for b in others] for a in codes]
+        allowed_values = dataset.get_alternatives(j)
+        assert allowed.tolist() == [[a != b and is_permitted(feature, a, b) for b in allowed_values] for a in codes]
     assert dataset.is_changeable.tolist() == [feature.allowed_change != "none" for feature in dataset.features]
-    asked = choose_features(dataset, 3, seed)
-    asked[::2, -1] = NO_FEATURE
-    for before, after in zip(asked, select_changeable(dataset, asked), strict=True):
-        kept = [j for j in before if j != NO_FEATURE and dataset.is_changeable[j]]
-        assert after.tolist() == kept + [NO_FEATURE] * (3 - len(kept))
-    free = make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4)
-    assert (dataset.fingerprint != free.fingerprint) == dataset.has_constraints and not free.has_constraints
+    selected = choose_features(dataset, 3, seed)
+    selected[::2, -1] = NO_FEATURE
+    for before, after in zip(selected, select_changeable(dataset, selected), strict=True):
+        changeable = [j for j in before if j != NO_FEATURE and dataset.is_changeable[j]]
+        assert after.tolist() == changeable + [NO_FEATURE] * (3 - len(changeable))
+    unconstrained = make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4)
+    assert (
+        dataset.fingerprint != unconstrained.fingerprint
+    ) == dataset.has_constraints and not unconstrained.has_constraints
 
 
-def test_the_mask_is_no_value_that_a_feature_can_have():
+def test_mask_is_not_a_value_of_a_feature():
     dataset = make_dataset([3, 3], unknown=1)
     assert dataset.get_values(0).tolist() == [0, 2] and dataset.mask == 1
     assert make_dataset([3, 3]).get_values(0).tolist() == [0, 1, 2]
@@ -99,23 +104,23 @@ def test_the_mask_is_no_value_that_a_feature_can_have():
         _ = make_dataset([3, 3]).mask
 
 
-def test_an_explanation_is_cut_filled_and_ranked():
-    told = Explanation.from_scores(np.array([[1.0, 3.0, 3.0, 9.0]]), np.array([[True, True, True, False]]))
-    assert told.features.tolist() == [[1, 2, 0, NO_FEATURE]] and np.isnan(told.scores[0, 3])
-    assert told.top_k(2).tolist() == [[1, 2]] and told.top_k(6).tolist() == [
+def test_explanations_are_truncated_padded_and_ranked():
+    explanation = Explanation.from_scores(np.array([[1.0, 3.0, 3.0, 9.0]]), np.array([[True, True, True, False]]))
+    assert explanation.features.tolist() == [[1, 2, 0, NO_FEATURE]] and np.isnan(explanation.scores[0, 3])
+    assert explanation.top_k(2).tolist() == [[1, 2]] and explanation.top_k(6).tolist() == [
         [1, 2, 0, NO_FEATURE, NO_FEATURE, NO_FEATURE]
     ]
     ragged = Explanation.from_lists([[(2, 0.5)], [], [(1, 3.0), (0, 1.0)]])
     assert ragged.features.tolist() == [[2, NO_FEATURE], [NO_FEATURE, NO_FEATURE], [1, 0]] and len(ragged) == 3
     assert Explanation.from_lists([]).features.shape == (0, 0)
     rng = np.random.default_rng(0)
-    drawn = [
+    rows = [
         [(int(j), float(rng.integers(-2, 3))) for j in rng.permutation(5)[: rng.integers(0, 6)]] for _ in range(200)
     ]
-    by_size = Explanation.from_lists([sorted(row, key=lambda one: (-abs(one[1]), one[0])) for row in drawn])
-    again = Explanation.from_lists(drawn).sort_by(np.abs)
-    assert np.array_equal(again.features, by_size.features)
-    assert np.array_equal(again.scores, by_size.scores, equal_nan=True)
+    by_size = Explanation.from_lists([sorted(row, key=lambda pair: (-abs(pair[1]), pair[0])) for row in rows])
+    sorted_explanation = Explanation.from_lists(rows).sort_by(np.abs)
+    assert np.array_equal(sorted_explanation.features, by_size.features)
+    assert np.array_equal(sorted_explanation.scores, by_size.scores, equal_nan=True)
 
 
 def test_named_features_are_marked():
@@ -137,26 +142,28 @@ def test_each_instance_has_a_stream_of_its_own():
     assert len(set(draws)) == 4 and alone.make_rng(0).random() == draws[1]
 
 
-def test_reasons_are_told_with_how_often():
-    told = ExplainerResult(Explanation.from_lists([]), Cost(), 0, {1: "a", 2: "b", 3: "b"})
-    assert told.failure_summary == "b (2); a (1)"
+def test_failure_summary_has_counts():
+    result = ExplainerResult(Explanation.from_lists([]), Cost(), 0, {1: "a", 2: "b", 3: "b"})
+    assert result.failure_summary == "b (2); a (1)"
 
 
-def test_parts_of_a_task_and_of_what_was_found_fit_together():
+def test_tasks_are_split_and_counterfactuals_concatenated():
     dataset = make_dataset([3, 4], n=10)
     task = make_task(dataset, make_linear(dataset), choose_features(dataset, 1, 0), Access.LABEL)
     part = task.select_instances(slice(2, 5))
     assert len(part) == 3 and (part.features == task.features[2:5]).all() and part.access is Access.LABEL
     assert part.measure is task.measure and (part.ids == task.ids[2:5]).all()
 
-    def some(n, **more):
-        return Counterfactuals(np.zeros((n, 1), int), np.zeros(n, int), np.zeros(n, bool), np.ones(n), **more)
+    def make_counterfactuals(n, **columns):
+        return Counterfactuals(np.zeros((n, 1), int), np.zeros(n, int), np.zeros(n, bool), np.ones(n), **columns)
 
-    joined = Counterfactuals.concatenate([some(2, probability=np.ones(2)), some(3, probability=np.zeros(3))])
+    joined = Counterfactuals.concatenate(
+        [make_counterfactuals(2, probability=np.ones(2)), make_counterfactuals(3, probability=np.zeros(3))]
+    )
     assert joined.probability.tolist() == [1, 1, 0, 0, 0] and joined.codes is None and len(joined.distance) == 5
 
 
-def test_the_base_classes_cannot_be_made_and_say_what_is_missing():
+def test_base_classes_name_their_abstract_methods():
     for base, verb in (
         (Explainer, "fit"), (Metric, "score"), (Search, "find"), (Distance, "fit"), (Truth, "importance"),
         (Removal, "fit"),
@@ -165,24 +172,26 @@ def test_the_base_classes_cannot_be_made_and_say_what_is_missing():
             base()
 
 
-def test_what_a_component_leaves_open_has_a_sensible_value():
-    class Plain(Explainer):
+def test_components_have_default_values():
+    class MinimalExplainer(Explainer):
         access = Access.GRADIENT
 
         def fit(self, dataset, model):
             raise AssertionError
 
-    plain = Plain()
-    black = ModelSpec(make_dataset([2, 2]), BlackBox)
+    explainer = MinimalExplainer()
+    black_box = ModelSpec(make_dataset([2, 2]), BlackBox)
     assert (
-        plain.title is None and plain.expand("mine") == {"mine": plain} and plain.quality_level != plain.quality_level
+        explainer.title is None
+        and explainer.expand("mine") == {"mine": explainer}
+        and explainer.quality_level != explainer.quality_level
     )
-    assert "needs gradients" in plain.not_applicable_reason(black) and plain.check(black) is None
+    assert "needs gradients" in explainer.not_applicable_reason(black_box) and explainer.check(black_box) is None
     assert issubclass(MetricInput, Rows)
 
 
-def test_a_label_is_what_the_model_says_and_an_explainer_asks_no_more_than_it_wants():
-    class Modest(Explainer):
+def test_label_explainers_get_label_access():
+    class LabelExplainer(Explainer):
         access = Access.LABEL
 
         def fit(self, dataset, model):
@@ -190,4 +199,4 @@ def test_a_label_is_what_the_model_says_and_an_explainer_asks_no_more_than_it_wa
 
     dataset = make_dataset([2, 2])
     for kind in (BlackBox, type(make_linear(dataset))):
-        assert Modest().choose_access(ModelSpec(dataset, kind)) is Access.LABEL
+        assert LabelExplainer().choose_access(ModelSpec(dataset, kind)) is Access.LABEL

@@ -1,4 +1,4 @@
-"""Features that matter equally count fairly: the expected score over all orders of those that are tied."""
+"""Scores of tied features are expected values over all their orders."""
 
 from itertools import permutations
 
@@ -18,7 +18,7 @@ def make_instance(truth, selected, absent=()):
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=5), st.integers(0, 10_000))
-def test_recall_and_hit_are_means_over_the_orders(truth, seed):
+def test_recall_and_hit_are_means_over_orders_of_ties(truth, seed):
     rng = np.random.default_rng(seed)
     width = len(truth)
     k = int(rng.integers(1, width + 1))
@@ -28,13 +28,13 @@ def test_recall_and_hit_are_means_over_the_orders(truth, seed):
     instance = make_instance(truth, selected, absent)
     counts = []
     for order in permutations(present):
-        reference = sorted(order, key=lambda j: -truth[j])[:k]  # stable: equal ones in this order
+        reference = sorted(order, key=lambda j: -truth[j])[:k]  # stable: ties keep this order
         counts.append(len({*reference} & {*selected}))
     assert count_shared_features(*instance, k)[0] == pytest.approx(np.mean(counts))
     assert compute_hit_probability(*instance, k)[0] == pytest.approx(np.mean([count > 0 for count in counts]))
 
 
-def test_without_ties_they_are_counts():
+def test_recall_and_hit_are_counts_without_ties():
     instance = make_instance([3.0, 1.0, 2.0], [0, 1])
     assert count_shared_features(*instance, 2).tolist() == [1.0]
     assert compute_hit_probability(*instance, 2).tolist() == [1.0]

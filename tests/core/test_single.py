@@ -1,4 +1,4 @@
-"""Every value of one feature, tried by hand."""
+"""The best value of a feature equals that of a loop over all its values."""
 
 import numpy as np
 import pytest
@@ -19,41 +19,46 @@ from tests.problems import (
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
-def test_the_value_that_leaves_least(seed, constrained, access):
+def test_best_value_has_the_lowest_probability(seed, constrained, access):
     dataset = (
         make_mixed(seed, n=12, missing=0.1) if constrained else make_dataset([3, 2, 4], n=12, seed=seed, absent=0.2)
     )
     dataset = add_constraints(dataset, seed) if constrained else dataset
     model, rng = make_linear(dataset, seed), np.random.default_rng(seed)
-    whole = dataset.test.codes
-    said, features = predict_labels(model, whole), rng.integers(0, dataset.n_features, 12)
-    codes = whole.copy()  # which may have been edited elsewhere
+    original_codes = dataset.test.codes
+    labels, features = predict_labels(model, original_codes), rng.integers(0, dataset.n_features, 12)
+    codes = original_codes.copy()  # other features may be edited already
     other = (features + 1) % dataset.n_features
     codes[np.arange(12), other] = np.where(codes[np.arange(12), other] == ABSENT, ABSENT, 0)
-    own = whole[np.arange(12), features]
-    found = single.find_best_edit(dataset, open_client(model, access), codes, said, own, features, 100)
+    own_values = original_codes[np.arange(12), features]
+    result = single.find_best_edit(dataset, open_client(model, access), codes, labels, own_values, features, 100)
     for i, j in enumerate(features):
-        tries = []
-        for value in dataset.candidates[j].tolist() if own[i] != ABSENT else ():
-            if value != own[i] and is_permitted(dataset.features[j], own[i], value):
+        candidates = []
+        for value in dataset.candidates[j].tolist() if own_values[i] != ABSENT else ():
+            if value != own_values[i] and is_permitted(dataset.features[j], own_values[i], value):
                 edited = codes[i].copy()
                 edited[j] = value
-                left = get_class_proba(model, edited[None], said[i : i + 1])[0]
-                tries.append((left, value, predict_labels(model, edited[None])[0] != said[i]))
-        assert found.flips[i] == any(flip for _, _, flip in tries)
-        if access == Access.LABEL or not tries:
-            assert found.probability[i] == np.inf and found.value[i] == codes[i, j]
+                probability = get_class_proba(model, edited[None], labels[i : i + 1])[0]
+                candidates.append((probability, value, predict_labels(model, edited[None])[0] != labels[i]))
+        assert result.flips[i] == any(flip for _, _, flip in candidates)
+        if access == Access.LABEL or not candidates:
+            assert result.probability[i] == np.inf and result.value[i] == codes[i, j]
         else:
-            assert found.probability[i] == pytest.approx(min(tries)[0])
-            assert found.value[i] in [value for left, value, _ in tries if left == pytest.approx(min(tries)[0])]
+            assert result.probability[i] == pytest.approx(min(candidates)[0])
+            assert result.value[i] in [
+                value for probability, value, _ in candidates if probability == pytest.approx(min(candidates)[0])
+            ]
 
 
-def test_parts_make_no_difference(monkeypatch):
+def test_result_does_not_depend_on_batches(monkeypatch):
     dataset = make_dataset([5, 3, 4], n=30, seed=1)
     model = make_linear(dataset, 2)
     codes, features = dataset.test.codes, np.arange(30) % 3
-    given_ = (codes, predict_labels(model, codes), codes[np.arange(30), features], features, 100)
-    whole = single.find_best_edit(dataset, open_client(model), *given_)
+    arguments = (codes, predict_labels(model, codes), codes[np.arange(30), features], features, 100)
+    unbatched = single.find_best_edit(dataset, open_client(model), *arguments)
     monkeypatch.setattr(single, "_BATCH_ROWS", 7)
-    parts = single.find_best_edit(dataset, open_client(model), *given_)
-    assert whole.value.tolist() == parts.value.tolist() and whole.probability.tolist() == parts.probability.tolist()
+    batched = single.find_best_edit(dataset, open_client(model), *arguments)
+    assert (
+        unbatched.value.tolist() == batched.value.tolist()
+        and unbatched.probability.tolist() == batched.probability.tolist()
+    )

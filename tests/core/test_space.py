@@ -13,30 +13,30 @@ DATASET = make_dataset([3, 2])
 MODEL = make_linear(DATASET)
 
 
-class Black(Probabilistic):
+class ConstantModel(Probabilistic):
     def predict_proba(self, codes):
         return np.full((len(codes), 2), 0.5)
 
 
-def test_auto_is_one_hot_with_labels_and_the_values_own_scale_without_embeddings():
+def test_auto_chooses_the_space_by_access_and_model():
     assert isinstance(choose_space(Euclidean("auto"), DATASET, MODEL, Access.LABEL), OneHot)
     assert isinstance(choose_space(Euclidean("auto"), DATASET, MODEL, Access.PROBABILITY), Embedding)
-    assert isinstance(choose_space(Euclidean("auto"), DATASET, Black(), Access.PROBABILITY), Scaled)
+    assert isinstance(choose_space(Euclidean("auto"), DATASET, ConstantModel(), Access.PROBABILITY), Scaled)
     assert isinstance(choose_space(Euclidean("scaled"), DATASET, MODEL, Access.PROBABILITY), Scaled)
     assert not isinstance(choose_space(Euclidean("auto"), DATASET, MODEL, Access.LABEL), Scaled)
     assert isinstance(choose_space(Euclidean("embedding"), DATASET, MODEL, Access.LABEL), Embedding)
     assert isinstance(choose_space(Euclidean("onehot"), DATASET, MODEL, Access.GRADIENT), OneHot)
     with pytest.raises(UserError, match="needs a model with embeddings"):
-        choose_space(Euclidean("embedding"), DATASET, Black(), Access.PROBABILITY)
+        choose_space(Euclidean("embedding"), DATASET, ConstantModel(), Access.PROBABILITY)
 
 
-def test_what_a_space_cannot_measure_is_refused_before_training():
-    white, black = ModelSpec(DATASET, type(MODEL)), ModelSpec(DATASET, BlackBox)
-    assert "cannot measure edited embeddings" in Euclidean("onehot").not_applicable_reason(white, Continuous())
+def test_inapplicable_spaces_are_refused_before_training():
+    linear_model, black_box = ModelSpec(DATASET, type(MODEL)), ModelSpec(DATASET, BlackBox)
+    assert "cannot measure edited embeddings" in Euclidean("onehot").not_applicable_reason(linear_model, Continuous())
     assert (
-        Euclidean("onehot").not_applicable_reason(white, Discrete()) is None
-        and Euclidean().not_applicable_reason(black, Discrete()) is None
+        Euclidean("onehot").not_applicable_reason(linear_model, Discrete()) is None
+        and Euclidean().not_applicable_reason(black_box, Discrete()) is None
     )
     assert "needs embeddings, which this model (a black box)" in Euclidean("embedding").not_applicable_reason(
-        black, Discrete()
+        black_box, Discrete()
     )
