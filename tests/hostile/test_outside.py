@@ -14,9 +14,9 @@ from cfeval_cli.model.function import Function
 from cfeval_cli.model.onnx import Onnx
 from cfeval_cli.model.skops import Skops
 from tests.hostile.mutations import Canary, list_names, mutate, parametrize_seeds
-from tests.model.mixed import mixed
+from tests.model.mixed import make_mixed_table
 
-DATASET = mixed()
+DATASET = make_mixed_table()
 NAMES = [feature.name for feature in DATASET.features]
 SCORES = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 4)).round(3), columns=NAMES)
 SCORES.insert(0, "instance", DATASET.test.ids)

@@ -1,4 +1,4 @@
-"""A small table of categories and numbers, some of them missing."""
+"""A small table of categories and numbers with missing values, and short texts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ VALUES = {"colour": COLOURS, "age": AGES, "debt": DEBTS, "flag": ("no", "yes")}
 
 
 @dataclass(frozen=True)
-class Mixed(Dataset):
-    """Rows are given to models with numbers as numbers."""
+class MixedDataset(Dataset):
+    """A dataset that decodes numbers as numbers."""
 
     def decode(self, codes):
         return pd.DataFrame({name: np.array(values)[codes[:, j]] for j, (name, values) in enumerate(VALUES.items())})
 
 
-def mixed(n=240, seed=0, classes=("bad", "good")):
+def make_mixed_table(n=240, seed=0, classes=("bad", "good")):
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.integers(0, len(values), n) for values in VALUES.values()], axis=1).astype(np.int32)
     signal = (codes[:, 0] == 2) * 2.0 + codes[:, 1] * 0.5 - codes[:, 2] * 0.7 + rng.normal(0, 0.7, n)
@@ -32,7 +32,7 @@ def mixed(n=240, seed=0, classes=("bad", "good")):
     ends = [0, n * 2 // 3, n * 5 // 6, n]
     parts = [Split(np.arange(a, b), codes[a:b], labels[a:b]) for a, b in pairwise(ends)]
     sizes = [len(values) for values in VALUES.values()]
-    return Mixed(
+    return MixedDataset(
         name="mixed",
         kind="tabular",
         features=tuple(Feature(name, tuple(map(str, values))) for name, values in VALUES.items()),
@@ -47,8 +47,8 @@ def mixed(n=240, seed=0, classes=("bad", "good")):
     )
 
 
-def sentences(n=60, seed=0):
-    """Texts of one to five words."""
+def make_sentences(n=60, seed=0):
+    """Return texts of one to five words."""
     rng = np.random.default_rng(seed)
     words = ("good", "bad", "film", "the", "<unk>")
     codes = rng.integers(0, 4, (n, 5)).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Models that are not shown some of the features: whatever those say, no prediction moves."""
+"""Predictions do not depend on features that were excluded from training."""
 
 import numpy as np
 import pytest
@@ -17,13 +17,13 @@ from tests.problems import make_dataset, make_mixed, make_text
 RATES = {"learning_rate": {"tabular": 0.05, "text": 0.05}, "batch_size": {"tabular": 32, "text": 32}, "max_epochs": 4}
 
 
-def boosting(**settings):
+def make_boosting(**settings):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return Estimator(HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=2), **settings)
 
 
-def forest(**settings):
+def make_tree(**settings):
     from sklearn.tree import DecisionTreeClassifier
 
     return Estimator(DecisionTreeClassifier(max_depth=4), encoder="onehot", **settings)
@@ -34,35 +34,35 @@ KINDS = {
     "logistic": lambda **s: Logistic(**RATES, **s),
     "mlp": lambda **s: Mlp(**RATES, hidden=[5], **s),
     "additive": lambda **s: Additive(bags=1, max_rounds=20, **s),
-    "estimator": boosting,
-    "estimator, one column a value": forest,
+    "estimator": make_boosting,
+    "estimator with one-hot columns": make_tree,
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("blind", [["x0", "f1"], 0.5])
-def test_changing_what_it_is_not_shown_moves_no_prediction(kind, blind):
+def test_predictions_do_not_depend_on_excluded_features(kind, blind):
     if kind == "additive":
         pytest.importorskip("interpret")
     dataset = make_mixed(7, n=60, categories=2, numbers=2, missing=0.1)
     settings = KINDS[kind](blind=blind)
     model = settings.fit(dataset, 3)
-    hidden = np.flatnonzero(~model.get_used_features())
-    shown = choose_read_features(dataset, blind, 3)
-    assert set(hidden) >= set(range(4)) - set(shown)  # a tree may leave out more
+    unused_features = np.flatnonzero(~model.get_used_features())
+    read_features = choose_read_features(dataset, blind, 3)
+    assert set(unused_features) >= set(range(4)) - set(read_features)  # a tree may use fewer features
     rng = np.random.default_rng(0)
     codes = dataset.test.codes.copy()
-    for j in hidden:
+    for j in unused_features:
         codes[:, j] = rng.integers(0, len(dataset.features[j].values), len(codes))
     assert np.array_equal(evaluate_model(model, dataset, codes), evaluate_model(model, dataset, dataset.test.codes))
-    for j in shown:
+    for j in read_features:
         codes[:, j] = rng.integers(0, len(dataset.features[j].values), len(codes))
     assert not np.array_equal(evaluate_model(model, dataset, codes), evaluate_model(model, dataset, dataset.test.codes))
     assert isinstance(settings, SupportsFeatureSubset) and ModelSpec.from_settings(dataset, settings).blind
     assert not ModelSpec.from_settings(dataset, KINDS[kind]()).blind
 
 
-def test_names_and_shares():
+def test_excluded_features_are_given_by_name_or_share():
     dataset = make_dataset([2, 3, 4, 5, 6])
     assert (
         choose_read_features(dataset, [], 0).tolist() == choose_read_features(dataset, 0, 0).tolist() == [0, 1, 2, 3, 4]
@@ -73,21 +73,21 @@ def test_names_and_shares():
     assert halves[0] == tuple(choose_read_features(dataset, 0.4, 0).tolist())
     assert (
         len(choose_read_features(dataset, 0.01, 0)) == 4 and len(choose_read_features(dataset, 0.99, 0)) == 1
-    )  # one at least, and not all
+    )  # at least one feature is excluded, and at least one is used
     assert make_mask(4, np.array([1, 3])).tolist() == [False, True, False, True]
 
 
-def test_the_data_that_are_left():
+def test_dataset_is_restricted_to_features():
     dataset = make_mixed(2, n=10)
-    narrow = keep_features(dataset, np.array([0, 2]))
-    assert narrow.features == (dataset.features[0], dataset.features[2]) and narrow.n_features == 2
-    assert np.array_equal(narrow.test.codes, dataset.test.codes[:, [0, 2]])
-    assert narrow.candidates[1] is dataset.candidates[2] and narrow.frequencies[1] is dataset.frequencies[2]
+    restricted = keep_features(dataset, np.array([0, 2]))
+    assert restricted.features == (dataset.features[0], dataset.features[2]) and restricted.n_features == 2
+    assert np.array_equal(restricted.test.codes, dataset.test.codes[:, [0, 2]])
+    assert restricted.candidates[1] is dataset.candidates[2] and restricted.frequencies[1] is dataset.frequencies[2]
     assert keep_features(dataset, np.arange(4)) is dataset
 
 
 @pytest.mark.parametrize("blind", [1, -0.5, 1.5, True, "age", None, [1, 2], {"a": 1}])
-def test_what_is_neither_names_nor_a_share_is_refused(blind):
+def test_invalid_types_are_refused(blind):
     with pytest.raises(ValueError, match="blind must be a list of features"):
         check_blind(blind)
 
@@ -99,7 +99,7 @@ def test_what_is_neither_names_nor_a_share_is_refused(blind):
         (["f0", "f1"], "names all features of toy"),
     ],
 )
-def test_what_cannot_be_left_out_is_told(blind, message):
+def test_impossible_exclusions_are_refused(blind, message):
     with pytest.raises(UserError, match=message):
         choose_read_features(make_dataset([2, 2]), blind, 0)
     with pytest.raises(UserError, match="is for tables"):

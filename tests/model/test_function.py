@@ -1,4 +1,4 @@
-"""A function in a file, as a user writes it."""
+"""Models that are functions in a user's file."""
 
 import importlib.util
 import pickle
@@ -16,9 +16,9 @@ from cfeval_cli.core.fingerprint import hash_component
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.model.function import Function, load_function
-from tests.model.mixed import mixed, sentences
+from tests.model.mixed import make_mixed_table, make_sentences
 
-DATASET = mixed()
+DATASET = make_mixed_table()
 CODES = DATASET.test.codes
 SCORE = """
 import numpy as np
@@ -56,7 +56,7 @@ constant = 3
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def script_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     (folder / "helper_of_a_test.py").write_text("weight = 3\n")
     (folder / "score.py").write_text(SCORE.format(helper="helper_of_a_test"))
@@ -65,26 +65,26 @@ def place(tmp_path_factory):
     sys.path[:] = before
 
 
-def expected(codes):
+def compute_expected(codes):
     rows = DATASET.decode(codes)
     return 1 / (1 + np.exp(-3.0 * (rows["colour"] == "red") + rows["debt"] / 1000)).to_numpy()
 
 
 @pytest.mark.parametrize("name", ["table", "positive", "frame"])
-def test_probabilities_in_any_form(place, name):
-    settings = Function(f"{place / 'score.py'}:{name}", batch_size=7)
+def test_probabilities_can_have_several_forms(script_folder, name):
+    settings = Function(f"{script_folder / 'score.py'}:{name}", batch_size=7)
     assert ModelSpec.from_settings(DATASET, settings).kind is ProbabilityModel
     model = settings.fit(DATASET, 0)
-    assert model.predict_proba(CODES)[:, 1] == pytest.approx(expected(CODES))
-    again = pickle.loads(pickle.dumps(model))  # to other processes
-    assert (again.predict_proba(CODES) == model.predict_proba(CODES)).all()
+    assert model.predict_proba(CODES)[:, 1] == pytest.approx(compute_expected(CODES))
+    unpickled = pickle.loads(pickle.dumps(model))  # models are sent to other processes
+    assert (unpickled.predict_proba(CODES) == model.predict_proba(CODES)).all()
 
 
-def test_who_returns_labels_unasked_is_told_what_is_lost(place, caplog):
-    path = str(place / "score.py")
+def test_unexpected_labels_give_a_warning(script_folder, caplog):
+    path = str(script_folder / "score.py")
     Function(f"{path}:labels").fit(DATASET, 0)
-    (said,) = caplog.messages
-    assert said.startswith(f"model.path={path}:labels returns labels. ") and "need probabilities" in said
+    (message,) = caplog.messages
+    assert message.startswith(f"model.path={path}:labels returns labels. ") and "need probabilities" in message
     caplog.clear()
     Function(f"{path}:labels", gives="labels").fit(DATASET, 0)
     Function(f"{path}:positive").fit(DATASET, 0)
@@ -92,54 +92,54 @@ def test_who_returns_labels_unasked_is_told_what_is_lost(place, caplog):
 
 
 @pytest.mark.parametrize("name", ["labels", "numbers"])
-def test_classes_by_name_or_number(place, name):
-    settings = Function(f"{place / 'score.py'}:{name}")
+def test_labels_are_class_names_or_numbers(script_folder, name):
+    settings = Function(f"{script_folder / 'score.py'}:{name}")
     assert settings.output_type(DATASET) is LabelModel
-    assert (settings.fit(DATASET, 0).predict(CODES) == (expected(CODES) > 0.5)).all()
+    assert (settings.fit(DATASET, 0).predict(CODES) == (compute_expected(CODES) > 0.5)).all()
 
 
-def test_what_it_gives_can_be_said(place):
-    assert Function(f"{place / 'score.py'}:positive", gives="labels").output_type(DATASET) is LabelModel
+def test_output_type_can_be_set(script_folder):
+    assert Function(f"{script_folder / 'score.py'}:positive", gives="labels").output_type(DATASET) is LabelModel
     with pytest.raises(Failure, match=r"score.py:positive returns the class '0\."):
-        Function(f"{place / 'score.py'}:positive", gives="labels").fit(DATASET, 0).predict(CODES)
+        Function(f"{script_folder / 'score.py'}:positive", gives="labels").fit(DATASET, 0).predict(CODES)
 
 
-def test_texts_are_a_list_of_strings(place):
-    data = sentences()
-    told = Function(f"{place / 'score.py'}:words").fit(data, 0).predict_proba(data.test.codes)
-    assert told[:, 1] == pytest.approx(np.where((data.test.codes == 0).any(axis=1), 0.9, 0.1))
+def test_texts_are_passed_as_a_list_of_strings(script_folder):
+    data = make_sentences()
+    probabilities = Function(f"{script_folder / 'score.py'}:words").fit(data, 0).predict_proba(data.test.codes)
+    assert probabilities[:, 1] == pytest.approx(np.where((data.test.codes == 0).any(axis=1), 0.9, 0.1))
 
 
-def test_a_row_that_it_raises_for_is_named(place):
+def test_failing_row_is_reported(script_folder):
     with pytest.raises(
         Failure,
         match=r"score.py:raises raised KeyError: 'green' for (the row \d+ \(\w+ split\)|a row with replaced values)",
     ):
-        Function(f"{place / 'score.py'}:raises").output_type(DATASET)
+        Function(f"{script_folder / 'score.py'}:raises").output_type(DATASET)
 
 
-def test_it_is_known_again_by_content_not_by_path(tmp_path):
+def test_fingerprint_depends_on_content_not_on_path(tmp_path):
     file, data = tmp_path / "score.py", tmp_path / "weights.txt"
     data.write_text("1")
     file.write_text("def f(rows):\n    return [0.5] * len(rows)\n")
     settings = Function(f"{file}:f", depends=[str(data)])
-    marks = [settings.fit(DATASET, 0).fingerprint()]
-    assert marks[0] == hash_component(settings) is not None
+    fingerprints = [settings.fit(DATASET, 0).fingerprint()]
+    assert fingerprints[0] == hash_component(settings) is not None
     file.write_text("def f(rows):\n    return [0.25] * len(rows)\n")
-    marks.append(hash_component(settings))
+    fingerprints.append(hash_component(settings))
     data.write_text("2!")
-    marks.append(hash_component(settings))
-    assert len(set(marks)) == 3
+    fingerprints.append(hash_component(settings))
+    assert len(set(fingerprints)) == 3
 
 
 @pytest.fixture
-def imports(tmp_path, monkeypatch):
-    """A function that imports a module beside it, which imports others; nothing of it is loaded yet."""
+def package(tmp_path, monkeypatch):
+    """Return the folder of a function with direct and indirect imports that are not loaded yet."""
     files = {
         "score.py": "import first_of_a_test\ndef f(rows):\n    return [first_of_a_test.p] * len(rows)\n",
         "first_of_a_test.py": "from space_of_a_test.second import p\nimport whole_of_a_test.third, re, numpy.linalg\n"
         "from sklearn.preprocessing import StandardScaler\n",
-        "space_of_a_test/second.py": "p = 0.5\n",  # a namespace package, without a file of its own
+        "space_of_a_test/second.py": "p = 0.5\n",  # a namespace package without __init__.py
         "whole_of_a_test/__init__.py": "",
         "whole_of_a_test/third.py": "x = 1\n",
     }
@@ -152,17 +152,17 @@ def imports(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_modules_that_it_imports_are_part_of_its_identity(imports):
-    settings = Function(f"{imports / 'score.py'}:f")
+def test_fingerprint_depends_on_imported_modules(package):
+    settings = Function(f"{package / 'score.py'}:f")
     before = hash_component(settings)
     assert before is not None
-    for file in sorted(imports.rglob("*.py")):
+    for file in sorted(package.rglob("*.py")):
         text = file.read_text()
         file.write_text(f"{text}# changed\n")
         assert hash_component(settings) not in (before, None), file
         file.write_text(text)
         assert hash_component(settings) == before
-    assert settings.fit(DATASET, 0).fingerprint() == before  # also when all of it is loaded
+    assert settings.fit(DATASET, 0).fingerprint() == before  # also after the modules are loaded
 
 
 @pytest.mark.parametrize(
@@ -187,38 +187,38 @@ def test_modules_that_it_imports_are_part_of_its_identity(imports):
         ("x = 'weights.txt'", "line 1, names the file weights.txt"),
     ],
 )
-def test_results_are_not_cached_if_its_dependencies_are_unknown(imports, caplog, source, reason):
-    (imports / "weights.txt").write_text("1")
-    (imports / "score.py").write_text("import later_of_a_test\ndef f(rows):\n    return [0.5] * len(rows)\n")
-    (imports / "later_of_a_test.py").write_text(f"def later():\n    {source.replace(chr(10), chr(10) + '    ')}\n")
-    settings = Function(f"{imports / 'score.py'}:f")
+def test_results_are_not_cached_if_dependencies_are_unknown(package, caplog, source, reason):
+    (package / "weights.txt").write_text("1")
+    (package / "score.py").write_text("import later_of_a_test\ndef f(rows):\n    return [0.5] * len(rows)\n")
+    (package / "later_of_a_test.py").write_text(f"def later():\n    {source.replace(chr(10), chr(10) + '    ')}\n")
+    settings = Function(f"{package / 'score.py'}:f")
     model = settings.fit(DATASET, 0)
     assert model.fingerprint() is None
     (message,) = caplog.messages
-    shifted = re.sub(r"line (\d)", lambda found: f"line {int(found[1]) + 1}", reason)
+    shifted = re.sub(r"line (\d)", lambda match: f"line {int(match[1]) + 1}", reason)
     assert "results are not cached" in message and "model.depends" in message
     assert re.search(f"later_of_a_test.py, {shifted}", message)
     caplog.clear()
-    declared = replace(settings, depends=[str(imports / "weights.txt")])
-    if "not found" in reason:  # code that is not found is in no file that was named
+    declared = replace(settings, depends=[str(package / "weights.txt")])
+    if "not found" in reason:  # missing code is in none of the declared files
         assert declared.fingerprint() is None
     else:
         assert hash_component(declared) is not None
 
 
-def test_a_folder_that_it_imports_from_can_be_named(imports):
-    """As `sys.path.insert(0, HERE / "src")` makes it one."""
-    (imports / "src").mkdir()
-    (imports / "src" / "apart_of_a_test.py").write_text("p = 0.25\n")
-    (imports / "score.py").write_text(
+def test_import_folder_can_be_declared(package):
+    """The script adds the folder with `sys.path.insert(0, HERE / "src")`."""
+    (package / "src").mkdir()
+    (package / "src" / "apart_of_a_test.py").write_text("p = 0.25\n")
+    (package / "score.py").write_text(
         "import sys, pathlib\nsys.path.insert(0, str(pathlib.Path(__file__).parent / 'src'))\n"
         "import apart_of_a_test\ndef f(rows):\n    return [apart_of_a_test.p] * len(rows)\n"
     )
-    path = f"{imports / 'score.py'}:f"
-    file = imports / "src" / "apart_of_a_test.py"
+    path = f"{package / 'score.py'}:f"
+    file = package / "src" / "apart_of_a_test.py"
     assert Function(path).fit(DATASET, 0).fingerprint() is None
-    assert Function(path).fit(DATASET, 0).fingerprint() is None  # also now that the folder is on the path
-    for depends in ([str(imports / "src")], [str(file)]):
+    assert Function(path).fit(DATASET, 0).fingerprint() is None  # also after the folder was added to the path
+    for depends in ([str(package / "src")], [str(file)]):
         settings = Function(path, depends=depends)
         before = hash_component(settings)
         file.write_text("p = 0.125\n")
@@ -228,16 +228,16 @@ def test_a_folder_that_it_imports_from_can_be_named(imports):
 
 
 @pytest.mark.parametrize("changed", ["score.py", "first_of_a_test.py"])
-def test_code_that_was_changed_after_it_was_loaded_is_not_cached_under_its_new_content(imports, changed):
-    """A sweep runs all its jobs in one process, which keeps modules."""
-    settings = Function(f"{imports / 'score.py'}:f")
+def test_code_changed_after_loading_is_refused(package, changed):
+    """All jobs of a sweep share a process and its loaded modules."""
+    settings = Function(f"{package / 'score.py'}:f")
     assert settings.fit(DATASET, 0).predict_proba(CODES)[0, 1] == 0.5
-    (imports / changed).write_text((imports / changed).read_text() + "# changed\n")
+    (package / changed).write_text((package / changed).read_text() + "# changed\n")
     with pytest.raises(Failure, match=r"score\.py, or a module that it imports, was changed since it was loaded"):
         settings.fit(DATASET, 0)
 
 
-def test_a_model_that_changes_the_current_folder_is_found_again(tmp_path, monkeypatch):
+def test_model_can_change_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "away").mkdir()
     (tmp_path / "cd_of_a_test.py").write_text(
         "import os\nos.chdir('away')\n\n\ndef f(rows):\n    os.chdir('/')\n    return [0.5] * len(rows)\n"
@@ -253,17 +253,17 @@ def test_bytecode_beside_the_file_is_not_executed(tmp_path):
     file = tmp_path / "m_of_a_test.py"
     file.write_text("class Error(Exception):\n    pass\n\n\ndef f(rows):\n    return [0.25] * len(rows)\n\n\n"
                     "def g(rows):\n    raise Error\n")  # fmt: skip
-    place = importlib.util.cache_from_source(file)
+    bytecode_file = importlib.util.cache_from_source(file)
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    py_compile.compile(str(tmp_path / "other.py"), place, str(file), doraise=True, invalidation_mode=unchecked)
-    planted = Path(place).read_bytes()
+    py_compile.compile(str(tmp_path / "other.py"), bytecode_file, str(file), doraise=True, invalidation_mode=unchecked)
+    bytecode = Path(bytecode_file).read_bytes()
     assert Function(f"{file}:f").fit(DATASET, 0).predict_proba(CODES)[0, 1] == 0.25
-    assert Path(place).read_bytes() == planted
+    assert Path(bytecode_file).read_bytes() == bytecode
     function = load_function(file, "g")
-    with pytest.raises(sys.modules[function.__module__].Error) as raised:
+    with pytest.raises(sys.modules[function.__module__].Error) as error:
         function(None)
-    assert (raised.traceback[-1].path, raised.traceback[-1].lineno + 1) == (file, 10)
-    assert type(pickle.loads(pickle.dumps(raised.value))) is type(raised.value)
+    assert (error.traceback[-1].path, error.traceback[-1].lineno + 1) == (file, 10)
+    assert type(pickle.loads(pickle.dumps(error.value))) is type(error.value)
 
 
 @pytest.mark.parametrize(
@@ -281,17 +281,17 @@ def test_bytecode_beside_the_file_is_not_executed(tmp_path):
         ("needs.py:f", r"needs.py, line 1 could not be loaded: ModuleNotFoundError: No module named 'nonesuch'"),
     ],
 )
-def test_what_cannot_be_loaded_is_said(place, path, message):
+def test_loading_errors_are_reported(script_folder, path, message):
     for name, text in {
         "notes.txt": "f", "broken.py": "def f(:\n", "leaves.py": "import sys\nsys.exit(3)\n",
         "needs.py": "import nonesuch", "model.pkl": "x", "model.joblib": "x",
     }.items():  # fmt: skip
-        (place / name).write_text(text)
+        (script_folder / name).write_text(text)
     with pytest.raises(UserError, match=message):
-        Function(str(place / path)).fit(DATASET, 0)
+        Function(str(script_folder / path)).fit(DATASET, 0)
 
 
-def test_a_file_that_could_not_be_loaded_can_be_mended(tmp_path):
+def test_corrected_file_can_be_loaded(tmp_path):
     file = tmp_path / "mended.py"
     file.write_text("import nonesuch")
     with pytest.raises(UserError, match="nonesuch"):

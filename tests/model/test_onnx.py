@@ -1,4 +1,4 @@
-"""A model in an ONNX file, beside the model that was written to it."""
+"""A model in an ONNX file has the predictions of the exported model."""
 
 import pickle
 
@@ -15,34 +15,34 @@ from cfeval_cli.core.fingerprint import hash_component
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.model.onnx import Onnx
-from tests.model.mixed import mixed
+from tests.model.mixed import make_mixed_table
 from tests.problems import make_dataset
 
-DATASET = mixed()
+DATASET = make_mixed_table()
 CODES = DATASET.test.codes
 
 
-class Numbers(Dataset):
-    """Rows are given to models as their codes."""
+class NumericDataset(Dataset):
+    """A dataset that decodes rows as numeric codes."""
 
     def decode(self, codes):
         return pd.DataFrame(codes.astype(float))
 
 
-def rows_of(codes):
+def select_columns(codes):
     return DATASET.decode(codes)[["colour", "debt", "flag"]]
 
 
 @pytest.fixture(scope="module")
 def trained():
-    """Of texts and numbers, by columns; the age, which can be missing, is not used."""
+    """Return a pipeline on the columns without missing values."""
     pick = ColumnTransformer([("c", OneHotEncoder(), ["colour", "flag"]), ("n", "passthrough", ["debt"])])
     names = np.array(DATASET.classes)[DATASET.train.labels]
-    return make_pipeline(pick, LogisticRegression(max_iter=2000)).fit(rows_of(DATASET.train.codes), names)
+    return make_pipeline(pick, LogisticRegression(max_iter=2000)).fit(select_columns(DATASET.train.codes), names)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, trained):
+def model_folder(tmp_path_factory, trained):
     pytest.importorskip("onnxruntime")
     skl2onnx, onnx = pytest.importorskip("skl2onnx"), pytest.importorskip("onnx")
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType
@@ -60,8 +60,8 @@ def place(tmp_path_factory, trained):
     write("columns.onnx", trained, kinds, False)
     write("mapped.onnx", trained, kinds, True)
     numbers = np.nan_to_num(DATASET.train.codes.astype(np.float32))
-    plain = LogisticRegression(max_iter=2000).fit(numbers, DATASET.train.labels)
-    write("matrix.onnx", plain, [("x", FloatTensorType([None, 4]))], False)
+    classifier = LogisticRegression(max_iter=2000).fit(numbers, DATASET.train.labels)
+    write("matrix.onnx", classifier, [("x", FloatTensorType([None, 4]))], False)
     narrow = LogisticRegression().fit(numbers[:, :2], DATASET.train.labels)
     write("narrow.onnx", narrow, [("x", FloatTensorType([None, 2]))], False)
     renamed = onnx.load(folder / "columns.onnx")
@@ -73,34 +73,34 @@ def place(tmp_path_factory, trained):
 
 
 @pytest.mark.parametrize("name", ["columns.onnx", "mapped.onnx"])
-def test_columns_by_name_and_probabilities_in_the_order_of_the_classes(place, trained, name):
-    settings = Onnx(str(place / name), batch_size=7)
+def test_columns_are_passed_by_name_and_classes_are_ordered(model_folder, trained, name):
+    settings = Onnx(str(model_folder / name), batch_size=7)
     assert ModelSpec.from_settings(DATASET, settings).kind is ProbabilityModel
     model = settings.fit(DATASET, 0)
-    wanted = trained.predict_proba(rows_of(CODES))
-    assert model.predict_proba(CODES) == pytest.approx(wanted, abs=1e-5)
+    expected = trained.predict_proba(select_columns(CODES))
+    assert model.predict_proba(CODES) == pytest.approx(expected, abs=1e-5)
     assert (pickle.loads(pickle.dumps(model)).predict_proba(CODES) == model.predict_proba(CODES)).all()
-    # classes in another order than the file's
-    turned = mixed(classes=("good", "bad"))
-    told = Onnx(str(place / "mapped.onnx")).fit(turned, 0).predict_proba(CODES)
-    assert told == pytest.approx(wanted[:, ::-1], abs=1e-5)
+    # classes in another order than in the file
+    reversed_data = make_mixed_table(classes=("good", "bad"))
+    probabilities = Onnx(str(model_folder / "mapped.onnx")).fit(reversed_data, 0).predict_proba(CODES)
+    assert probabilities == pytest.approx(expected[:, ::-1], abs=1e-5)
 
 
-def test_an_output_of_classes(place, trained):
-    settings = Onnx(str(place / "columns.onnx"), output="label")
+def test_output_can_be_labels(model_folder, trained):
+    settings = Onnx(str(model_folder / "columns.onnx"), output="label")
     assert settings.output_type(DATASET) is LabelModel
-    wanted = trained.predict(rows_of(CODES)) == "good"
-    assert (settings.fit(DATASET, 0).predict(CODES) == wanted).all()
+    expected = trained.predict(select_columns(CODES)) == "good"
+    assert (settings.fit(DATASET, 0).predict(CODES) == expected).all()
     with pytest.raises(UserError, match=r"model.output=classes: .* has the outputs label, probabilities"):
-        Onnx(str(place / "columns.onnx"), output="classes").output_type(DATASET)
+        Onnx(str(model_folder / "columns.onnx"), output="classes").output_type(DATASET)
 
 
-def test_one_input_for_all_features_in_their_order(place):
-    plain = Numbers(**vars(make_dataset([4, 3, 2, 3])))
-    told = Onnx(str(place / "matrix.onnx")).fit(plain, 0).predict_proba(plain.test.codes)
+def test_matrix_input_has_all_features_in_order(model_folder):
+    data = NumericDataset(**vars(make_dataset([4, 3, 2, 3])))
+    probabilities = Onnx(str(model_folder / "matrix.onnx")).fit(data, 0).predict_proba(data.test.codes)
     numbers = np.nan_to_num(DATASET.train.codes.astype(np.float32))
-    wanted = LogisticRegression(max_iter=2000).fit(numbers, DATASET.train.labels).predict_proba(plain.test.codes)
-    assert told == pytest.approx(wanted, abs=1e-5)
+    expected = LogisticRegression(max_iter=2000).fit(numbers, DATASET.train.labels).predict_proba(data.test.codes)
+    assert probabilities == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -115,24 +115,24 @@ def test_one_input_for_all_features_in_their_order(place):
         ("empty.onnx", "onnxruntime cannot open it"),
     ],
 )
-def test_a_file_that_does_not_go_with_the_data_is_refused(place, name, message):
-    (place / "broken.onnx").write_bytes((place / "columns.onnx").read_bytes()[:500])
-    (place / "empty.onnx").write_bytes(b"")
-    (place / "model.pkl").write_bytes(b"x")
+def test_unsuitable_file_is_refused(model_folder, name, message):
+    (model_folder / "broken.onnx").write_bytes((model_folder / "columns.onnx").read_bytes()[:500])
+    (model_folder / "empty.onnx").write_bytes(b"")
+    (model_folder / "model.pkl").write_bytes(b"x")
     with pytest.raises((UserError, Failure), match=message):
-        Onnx(str(place / name)).fit(DATASET, 0).predict_proba(CODES)
+        Onnx(str(model_folder / name)).fit(DATASET, 0).predict_proba(CODES)
 
 
-def test_it_is_known_again_by_content_not_by_path(place, tmp_path):
+def test_fingerprint_depends_on_content_not_on_path(model_folder, tmp_path):
     file = tmp_path / "model.onnx"
-    file.write_bytes((place / "columns.onnx").read_bytes())
+    file.write_bytes((model_folder / "columns.onnx").read_bytes())
     before = hash_component(Onnx(str(file)))
-    file.write_bytes((place / "mapped.onnx").read_bytes())
+    file.write_bytes((model_folder / "mapped.onnx").read_bytes())
     assert before != hash_component(Onnx(str(file))) is not None
 
 
-def with_external_tensor(folder, weight, location="weights.bin"):
-    """A model of two numbers whose weights lie in a file of their own."""
+def write_model_with_external_tensor(folder, weight, location="weights.bin"):
+    """Write a model of two numbers with weights in a separate file, and return its path."""
     pytest.importorskip("onnx")
     from onnx import TensorProto, helper
 
@@ -141,9 +141,9 @@ def with_external_tensor(folder, weight, location="weights.bin"):
     nodes = [helper.make_node("MatMul", ["x", "w"], ["logits"]), helper.make_node("Softmax", ["logits"], ["p"])]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 2]) for name in ("x", "p")]
     graph = helper.make_graph(nodes, "g", [ends[0]], [ends[1]], [tensor])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     folder.mkdir(exist_ok=True)
-    (folder / "model.onnx").write_bytes(made.SerializeToString())
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
     write_weight(folder / "weights.bin", weight)
     return str(folder / "model.onnx")
 
@@ -152,23 +152,23 @@ def write_weight(file, weight):
     file.write_bytes(np.array([[0, weight], [0, 0]], dtype=np.float32).tobytes())
 
 
-def test_external_tensors_are_read_beside_the_file_and_are_part_of_its_identity(tmp_path, monkeypatch):
+def test_fingerprint_depends_on_external_tensors(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
-    data = Numbers(**vars(make_dataset([4, 3])))
-    path = with_external_tensor(tmp_path / "model", 1.0)
+    data = NumericDataset(**vars(make_dataset([4, 3])))
+    path = write_model_with_external_tensor(tmp_path / "model", 1.0)
     (tmp_path / "other").mkdir()
     write_weight(tmp_path / "other" / "weights.bin", -5.0)
-    monkeypatch.chdir(tmp_path / "other")  # whose weights are not those of the model
+    monkeypatch.chdir(tmp_path / "other")  # its weights are not those of the model
 
-    def positive():
+    def predict_positive():
         return Onnx(path).fit(data, 0).predict_proba(data.test.codes)[:, 1]
 
     first = hash_component(Onnx(path))
     assert first is not None
-    assert positive() == pytest.approx(1 / (1 + np.exp(-data.test.codes[:, 0])), abs=1e-6)
+    assert predict_positive() == pytest.approx(1 / (1 + np.exp(-data.test.codes[:, 0])), abs=1e-6)
     write_weight(tmp_path / "model" / "weights.bin", 2.0)
     assert hash_component(Onnx(path)) not in (first, None)
-    assert positive() == pytest.approx(1 / (1 + np.exp(-2.0 * data.test.codes[:, 0])), abs=1e-6)
+    assert predict_positive() == pytest.approx(1 / (1 + np.exp(-2.0 * data.test.codes[:, 0])), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ def test_external_tensors_are_read_beside_the_file_and_are_part_of_its_identity(
 def test_external_tensors_outside_the_folder_are_refused(tmp_path, location, message):
     pytest.importorskip("onnxruntime")
     write_weight(tmp_path / "weights.bin", 1.0)
-    path = with_external_tensor(tmp_path / "model", 1.0, location.format(folder=tmp_path))
+    path = write_model_with_external_tensor(tmp_path / "model", 1.0, location.format(folder=tmp_path))
     (tmp_path / "model" / "link.bin").symlink_to(tmp_path / "weights.bin")
     assert hash_component(Onnx(path)) is None
     with pytest.raises(UserError, match=message):
-        Onnx(path).output_type(Numbers(**vars(make_dataset([4, 3]))))
+        Onnx(path).output_type(NumericDataset(**vars(make_dataset([4, 3]))))
 
 
 @pytest.mark.parametrize("settings", [{"path": None}, {"path": ""}, {"path": "x", "batch_size": 0}])
