@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,21 +18,40 @@ from cfeval_cli.core import (
     Dataset,
     Explainer,
     ExplainerResult,
+    Metric,
     ModelSpec,
+    Removal,
     Reparametrisable,
     Spellings,
     Split,
     Trainable,
+    Truth,
     TruthEstimate,
 )
 from cfeval_cli.core.fingerprint import get_version
 from cfeval_cli.core.scratch import Scratch, iterate_slabs
-from cfeval_cli.results.record import RunRecord
+from cfeval_cli.results.record import (
+    DataEntry,
+    DefinitionsEntry,
+    Entry,
+    ExplainedEntry,
+    MetricEntry,
+    ModelEntry,
+    ReferenceEntry,
+    RemovalEntry,
+    RunRecord,
+    SettingsEntry,
+    TruthEntry,
+    name_invalid_entry,
+)
 from cfeval_cli.results.validation import SCHEMA_VERSION
 from cfeval_cli.settings.plan import Plan
 
 _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "hydra-core")
 _UNRECORDED = {"report", "redo", "strict", "data_dir"}  # settings that results do not depend on
+
+_C = TypeVar("_C")
+_E = TypeVar("_E", bound=Entry)
 
 
 def get_time() -> str:
@@ -40,31 +59,44 @@ def get_time() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def build_start_entries(command: Sequence[str], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the entries of a run that starts."""
-    return {
-        "schema": SCHEMA_VERSION,
-        "status": "running",
-        "cfeval": __version__,
-        "command": list(command),
-        "overrides": list(overrides),
-        "started": get_time(),
-    }
+def build_start_record(command: Sequence[str], overrides: Sequence[str]) -> RunRecord:
+    """Return the record of a run that starts."""
+    return RunRecord(
+        schema=SCHEMA_VERSION,
+        status="running",
+        cfeval=__version__,
+        command=list(command),
+        overrides=list(overrides),
+        started=get_time(),
+    )
 
 
-def build_plan_entries(plan: Plan, dataset: Dataset, inputs: str | None) -> dict[str, Any]:
-    """Return the entries that are known before anything is computed."""
-    return {
+def add_plan_entries(record: RunRecord, plan: Plan, dataset: Dataset, inputs: str | None) -> RunRecord:
+    """Return the record with the entries that are known before anything is computed.
+
+    ValueError names an entry whose value, which a component declares, has the wrong type.
+    """
+    settings = plan.settings.model_dump(mode="json", exclude=_UNRECORDED)
+    origin = {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint}
+    with name_invalid_entry("data"):
+        data = DataEntry.model_validate(origin)
+    with name_invalid_entry("reference"):
+        reference = ReferenceEntry(**dataset.reference)
+    components: dict[str, Mapping[str, object]] = {
+        "metric": {metric.name: metric for metric in plan.metrics.values()},
+        "explainer": plan.explainers, "truth": plan.truths, "removal": plan.removals,
+    }  # fmt: skip
+    entries = {
         "git_commit": _find_git_commit(),
         "python": platform.python_version(),
         "packages": {name: get_version(name) for name in _PACKAGES},
         "inputs": inputs,
         "redo": plan.settings.redo,
-        "settings": plan.settings.model_dump(mode="json", exclude=_UNRECORDED) | {"truth": list(plan.truths)},
-        "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
-        "model": {"name": _name_model(plan.model), "settings": _get_plain_settings(plan.model)},
+        "settings": SettingsEntry(truth=list(plan.truths), **settings),
+        "data": data,
+        "model": ModelEntry(name=_name_model(plan.model), settings=_get_plain_settings(plan.model)),
         "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
-        "reference": dict(dataset.reference),
+        "reference": reference,
         "explainers": _make_explainer_titles(plan.explainers),
         "explainer_settings": {name: _get_plain_settings(explainer) for name, explainer in plan.explainers.items()},
         "effects": {name: explainer.scores_are_effects for name, explainer in plan.explainers.items()},
@@ -75,36 +107,57 @@ def build_plan_entries(plan: Plan, dataset: Dataset, inputs: str | None) -> dict
         "truths_absent": dict(plan.absent.truths),
         "removals_absent": dict(plan.absent.removals),
         "invariance_absent": _explain_missing_invariance(plan, dataset),
-        "truths": {
-            name: {
-                "question": truth.question, "arbitrary": truth.arbitrary, "settings": _get_plain_settings(truth),
-            }
-            for name, truth in plan.truths.items()
-        },
+        "truths": build_entries("truths", plan.truths, _build_truth_entry),
         "removals": {
-            removal.variant: {
-                "name": name, "title": removal.title, "arbitrary": removal.arbitrary,
-                "settings": _get_plain_settings(removal),
+            plan.removals[name].variant: entry
+            for name, entry in build_entries("removals", plan.removals, _build_removal_entry).items()
+        },
+        "definitions": DefinitionsEntry(
+            **{
+                kind: {name: _get_summary_line(component) for name, component in by_name.items()}
+                for kind, by_name in components.items()
             }
-            for name, removal in plan.removals.items()
-        },
-        "definitions": {
-            "metric": {metric.name: _get_summary_line(metric) for metric in plan.metrics.values()},
-            "explainer": {name: _get_summary_line(explainer) for name, explainer in plan.explainers.items()},
-            "truth": {name: _get_summary_line(truth) for name, truth in plan.truths.items()},
-            "removal": {name: _get_summary_line(removal) for name, removal in plan.removals.items()},
-        },
+        ),
         "setup": f"{plan.search.label}; {plan.distance.label}",
         "levels": [level.name.lower() for level in plan.levels],
-        "metrics": {
-            metric.name: {
-                "title": metric.title, "latex": metric.latex, "better": metric.better,
-                "display_order": metric.display_order, "role": metric.role, "quantity": metric.quantity,
-                "block": metric.block, "details": list(metric.title_details), "settings": _get_plain_settings(metric),
-            }
-            for metric in plan.metrics.values()
-        },
-    }  # fmt: skip
+        "metrics": build_entries(
+            "metrics", {metric.name: metric for metric in plan.metrics.values()}, _build_metric_entry
+        ),
+    }
+    return record.model_copy(update=entries)
+
+
+def build_entries(section: str, components: Mapping[str, _C], build: Callable[[str, _C], _E]) -> dict[str, _E]:
+    """Return the entry of each component; ValueError names a component that declares a wrong value."""
+    entries = {}
+    for name, component in components.items():
+        with name_invalid_entry(f"{section}.{name}"):
+            entries[name] = build(name, component)
+    return entries
+
+
+def _build_truth_entry(name: str, truth: Truth) -> TruthEntry:
+    return TruthEntry(question=truth.question, arbitrary=truth.arbitrary, settings=_get_plain_settings(truth))
+
+
+def _build_removal_entry(name: str, removal: Removal) -> RemovalEntry:
+    return RemovalEntry(
+        name=name, title=removal.title, arbitrary=removal.arbitrary, settings=_get_plain_settings(removal)
+    )
+
+
+def _build_metric_entry(name: str, metric: Metric) -> MetricEntry:
+    return MetricEntry(
+        title=metric.title,
+        latex=metric.latex,
+        better=metric.better,
+        display_order=metric.display_order,
+        role=metric.role,
+        quantity=metric.quantity,
+        block=metric.block,
+        details=list(metric.title_details),
+        settings=_get_plain_settings(metric),
+    )
 
 
 def describe_dataset(dataset: Dataset, stored: Sequence[Split]) -> dict[str, Any]:
@@ -140,9 +193,9 @@ def _describe_spellings(spellings: Spellings, stored: Sequence[Codes]) -> dict[s
     }
 
 
-def build_truth_entries(
-    entries: Mapping[str, dict[str, Any]], truth: Mapping[str, TruthEstimate], scratch: Scratch
-) -> dict[str, dict[str, Any]]:
+def complete_truth_entries(
+    entries: Mapping[str, TruthEntry], truth: Mapping[str, TruthEstimate], scratch: Scratch
+) -> dict[str, TruthEntry]:
     """Return the entries of the truths, with how each was computed and how large its errors are."""
     updated = dict(entries)
     for name, estimate in truth.items():
@@ -154,19 +207,19 @@ def build_truth_entries(
         if estimate.error is not None and not np.isnan(estimate.error).all():
             facts["error"] = float(np.nanmean(estimate.error))
             facts["largest_error"] = float(np.nanmax(estimate.error))
-        updated[name] = updated[name] | facts
+        updated[name] = updated[name].model_copy(update=facts)
     return updated
 
 
-def build_explained_entries(results: Mapping[str, ExplainerResult]) -> dict[str, dict[str, Any]]:
+def build_explained_entries(results: Mapping[str, ExplainerResult]) -> dict[str, ExplainedEntry]:
     """Return for each explainer the costs of its explanations, and on how many instances it failed."""
     return {
-        name: {
-            "n_cached": result.n_cached,
-            "seconds": round(result.cost.seconds, 3),
-            "faults": len(result.failures),
-            "reasons": result.failure_summary,
-        }
+        name: ExplainedEntry(
+            n_cached=result.n_cached,
+            seconds=round(result.cost.seconds, 3),
+            faults=len(result.failures),
+            reasons=result.failure_summary,
+        )
         for name, result in results.items()
     }
 

@@ -39,7 +39,7 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import entries, resume, tables
 from cfeval_cli.results.files import ResultFiles, format_json
 from cfeval_cli.results.locations import RECORD, has_record
-from cfeval_cli.results.record import RunRecord, parse_record
+from cfeval_cli.results.record import FidelityEntry, RunRecord, StageEntry, parse_record
 from cfeval_cli.results.schema import RESULT_FILES, get_table_file
 from cfeval_cli.results.validation import read_record, read_verified_record
 from cfeval_cli.settings.plan import Plan
@@ -87,7 +87,7 @@ class RunFolder:
             if not has_record(self.path):
                 self._refuse_foreign_files()
                 self._is_new = True
-                self._record = self._check_record(entries.build_start_entries(self._command, self._overrides))
+                self._record = self._check_record(entries.build_start_record(self._command, self._overrides))
                 self._write_record()
             yield
 
@@ -126,10 +126,14 @@ class RunFolder:
 
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed; unfinished results of another run are removed."""
-        earlier_entries = self._take_over(inputs, plan)
+        earlier = self._take_over(inputs, plan)
         self.has_begun = True
-        start = entries.build_start_entries(self._command, self._overrides)
-        self._record = self._check_record(start | earlier_entries | entries.build_plan_entries(plan, dataset, inputs))
+        record = entries.build_start_record(self._command, self._overrides)
+        if earlier is not None:
+            record = resume.merge_earlier_record(record, earlier)
+        with self._report_invalid_entries():
+            record = entries.add_plan_entries(record, plan, dataset, inputs)
+        self._record = self._check_record(record)
         self._write_record()
         stores_training = len(dataset.train) <= plan.settings.training
         stored = [dataset.test, *([dataset.train] if stores_training else [])]
@@ -139,11 +143,11 @@ class RunFolder:
             (self.path / "training.parquet").chmod(0o600)
             log.info("the folder contains training data (training.parquet); training=0 leaves it out")
 
-    def _take_over(self, inputs: str | None, plan: Plan) -> dict[str, Any]:
-        """Return the entries of an earlier attempt at the same run; remove unfinished results of another run."""
+    def _take_over(self, inputs: str | None, plan: Plan) -> RunRecord | None:
+        """Return the record of an earlier attempt at the same run; remove unfinished results of another run."""
         self._continues = False
         if self._is_new:
-            return {}
+            return None
         try:
             record = read_record(self.path)
         except UserError:
@@ -154,9 +158,9 @@ class RunFolder:
                 resume.refuse_replacement(self.path, record, inputs, plan)
             self._remove_results()
         if not is_same or is_complete:
-            return {}
+            return None
         self._continues = not plan.settings.redo or record.redo
-        return resume.get_kept_entries(record)
+        return record
 
     def _remove_results(self) -> None:
         """Remove all files that a run can have written, whatever the record lists, and no others."""
@@ -170,7 +174,7 @@ class RunFolder:
         self, model: Model, quality: Mapping[str, Mapping[str, float]], warnings: Sequence[str] = ()
     ) -> None:
         """Save how good the trained model is, reasons to doubt it, and its arrays if it has any."""
-        self._add_entries(**{name: dict(by_split) for name, by_split in quality.items()}, warnings=list(warnings))
+        self._add_entries({**{name: dict(by_split) for name, by_split in quality.items()}, "warnings": list(warnings)})
         if isinstance(model, HasArrays):
             self._files.write_arrays("model.npz", model.to_arrays())
         reference = self._record.reference.test_accuracy
@@ -182,31 +186,31 @@ class RunFolder:
 
     def add_warning(self, warning: str) -> None:
         """Add a reason to doubt explanations that were computed elsewhere."""
-        self._add_entries(warnings=[*self._record.warnings, warning])
+        self._add_entries({"warnings": [*self._record.warnings, warning]})
         self._write_record()
 
     def save_fidelity(self, fidelity: Mapping[str, float]) -> None:
         """Save how often a distilled model makes the prediction of its teacher."""
-        self._add_entries(fidelity=dict(fidelity))
+        self._add_entries({"fidelity": FidelityEntry.model_validate(fidelity)})
         share, low, high = (100 * fidelity[name] for name in ("test", "low", "high"))
         log.info("same prediction as the teacher for %.1f %% [%.1f, %.1f] of the test rows", share, low, high)
         self._write_record()
 
     def save_instances(self, dataset: Dataset, instances: Split, rows: Rows, probabilities: Floats | None) -> None:
         """Save the explained instances, and what the model predicts for them."""
-        self._add_entries(instances=len(instances))
+        self._add_entries({"instances": len(instances)})
         builders = tables.make_instances_builders(dataset, instances, rows, probabilities)
         self._files.write_row_groups("instances.parquet", builders)
 
     def save_truth(self, instances: Split, truth: Mapping[str, TruthEstimate]) -> None:
         """Save the true importance of each feature under each definition, and how precisely it is known."""
-        self._add_entries(truths=entries.build_truth_entries(self._record.to_dict()["truths"], truth, self.scratch))
+        self._add_entries({"truths": entries.complete_truth_entries(self._record.truths, truth, self.scratch)})
         if truth:
             self._files.write_arrow_groups("truth.parquet", tables.build_truth_groups(instances.ids, truth))
 
     def save_explanations(self, instances: Split, results: Mapping[str, ExplainerResult]) -> None:
         """Save all explanations so far, and their costs."""
-        self._add_entries(explained=entries.build_explained_entries(results))
+        self._add_entries({"explained": entries.build_explained_entries(results)})
         builders = tables.make_explanations_builders(instances.ids, results)
         self._files.write_row_groups("explanations.parquet", builders)
         self._write_record()
@@ -248,14 +252,16 @@ class RunFolder:
             if frame is not None:
                 self._files.write_frame(get_table_file(field.name), frame)
         self._add_entries(
-            resampled=n_resamples,
-            seconds=time.perf_counter() - self._clock,
-            stages=[
-                {"stage": stage, "component": component, "seconds": spent}
-                for (stage, component), spent in seconds.items()
-            ],
-            peak_memory_mb=round(_get_peak_memory(), 1),
-            correlations_absent=entries.explain_missing_correlations(self._record),
+            {
+                "resampled": n_resamples,
+                "seconds": time.perf_counter() - self._clock,
+                "stages": [
+                    StageEntry(stage=stage, component=component, seconds=spent)
+                    for (stage, component), spent in seconds.items()
+                ],
+                "peak_memory_mb": round(_get_peak_memory(), 1),
+                "correlations_absent": entries.explain_missing_correlations(self._record),
+            }
         )
         self._files.write_frame("costs.csv", tables.build_costs(ledger, self._record.explained))
 
@@ -307,7 +313,7 @@ class RunFolder:
         missing = [name for name in self._files.hashes if not (self.path / name).is_file()]
         if missing:
             raise Failure(f"{self.path / missing[0]} was removed during the run.")
-        self._add_entries(status="complete")
+        self._add_entries({"status": "complete"})
         self._write_record()
         if self._cache is not None:
             self._cache.clear()
@@ -315,7 +321,7 @@ class RunFolder:
     def close(self, status: str) -> None:
         """Record that the run ended early."""
         if self.has_begun:
-            self._add_entries(status=status, seconds=time.perf_counter() - self._clock)
+            self._add_entries({"status": status, "seconds": time.perf_counter() - self._clock})
             self._write_record()
 
     def discard(self) -> None:
@@ -333,13 +339,18 @@ class RunFolder:
             except OSError:
                 return  # something else is in it
 
-    def _add_entries(self, **new: Any) -> None:
-        self._record = self._check_record(self._record.to_dict() | new)
+    def _add_entries(self, values: Mapping[str, object]) -> None:
+        self._record = self._check_record(self._record.model_copy(update=values))
 
-    def _check_record(self, content: dict[str, Any]) -> RunRecord:
-        """Return the record with this content; UserError if no reader would accept it."""
+    def _check_record(self, record: RunRecord) -> RunRecord:
+        """Return the record as a reader gets it; UserError if no reader would accept it."""
+        with self._report_invalid_entries():
+            return parse_record(record.to_dict())
+
+    @contextlib.contextmanager
+    def _report_invalid_entries(self) -> Iterator[None]:
         try:
-            return parse_record(content)
+            yield
         except ValueError as error:
             raise UserError(f"{self.path}: {error}.") from error
 

@@ -1,14 +1,17 @@
-"""run.json: what a run says of itself, with the type of every entry."""
+"""The entries of run.json with their types."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cfeval_cli.settings.run_settings import describe_problems
+from cfeval_cli.results.locations import RECORD
+from cfeval_cli.settings.run_settings import FigureFormat, describe_problems
 
 _MAX = 1 << 63
 
@@ -20,19 +23,23 @@ Better: TypeAlias = Literal["higher", "lower", "none"]
 
 
 class Entry(BaseModel):
-    """Entries that are not declared are kept, so that a run of a later minor version can be read."""
+    """An entry of run.json. Undeclared values are kept, so that runs of later minor versions can be read."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
 
 class TablesEntry(Entry):
-    """What the LaTeX tables show; None: all metrics."""
+    """The metrics in the LaTeX tables; None: all."""
 
     metrics: list[str] | None = None
 
 
 class SettingsEntry(Entry):
-    """The settings that results depend on (RunSettings)."""
+    """The settings that results depend on.
+
+    They are those of RunSettings and the names of the truths. Each has a default here, because a run that ended early
+    has none of them, and no bounds, because readers of a record only need the types.
+    """
 
     seed: Count = 0
     k: Count = 1
@@ -51,7 +58,7 @@ class SettingsEntry(Entry):
     support: str = "common"
     resamples: Count | Literal["auto"] = 0
     confidence: Share = 0.95
-    figures: list[Literal["png", "svg", "pdf"]] = []
+    figures: list[FigureFormat] = []
     tables: TablesEntry = TablesEntry()
     timeout_per_instance: Number | None = None
     timeout_model: Number | None = None
@@ -92,7 +99,7 @@ class ModelEntry(Entry):
 
 
 class ReferenceEntry(Entry):
-    """The paper's figures for the same."""
+    """Published values for the same data and model."""
 
     test_accuracy: Number | None = None
 
@@ -112,7 +119,7 @@ class MetricEntry(Entry):
 
 
 class TruthEntry(Entry):
-    """What a truth answers, and how it was computed."""
+    """The question of a truth, and how it was computed."""
 
     question: str = "paper"
     arbitrary: bool = False
@@ -134,7 +141,7 @@ class RemovalEntry(Entry):
 
 
 class DefinitionsEntry(Entry):
-    """The sentence that the class of each component says of itself, by its name."""
+    """The first sentence of the docstring of each component, by its name."""
 
     metric: dict[str, str] = {}
     explainer: dict[str, str] = {}
@@ -143,7 +150,7 @@ class DefinitionsEntry(Entry):
 
 
 class FidelityEntry(Entry):
-    """How often a model that learned another one's predictions makes the same prediction, with its interval."""
+    """The share of rows for which a distilled model makes the prediction of its teacher, with its interval."""
 
     test: Share
     low: Share
@@ -152,7 +159,7 @@ class FidelityEntry(Entry):
 
 
 class ExplainedEntry(Entry):
-    """What it took to explain all instances, and on how many that failed."""
+    """The cost of the explanations of all instances, and the number of instances without one."""
 
     n_cached: Count = 0
     seconds: Number = 0.0
@@ -161,7 +168,7 @@ class ExplainedEntry(Entry):
 
 
 class StageEntry(Entry):
-    """The seconds of a stage of a run, or of its part of a component."""
+    """The seconds of a stage of a run, or of one component in it."""
 
     stage: str
     component: str = ""
@@ -169,9 +176,9 @@ class StageEntry(Entry):
 
 
 class RunRecord(Entry):
-    """Everything in run.json. What is not known yet, while a run goes on, has its default."""
+    """The content of run.json. Entries that a run has not written yet have their defaults."""
 
-    schema_: Annotated[int | None, Field(alias="schema")] = None
+    schema_: int | None = Field(default=None, alias="schema")
     status: str
     cfeval: str = ""
     command: list[str] = []
@@ -236,19 +243,30 @@ class RunRecord(Entry):
 _E = TypeVar("_E", bound=Entry)
 
 
+@contextlib.contextmanager
+def name_invalid_entry(entry: str) -> Iterator[None]:
+    """Raise ValueError for an entry that cannot be built; `entry` is its path in run.json."""
+    try:
+        yield
+    except ValidationError as error:
+        kind = next(kind for kind in Entry.__subclasses__() if kind.__name__ == error.title)
+        problems = describe_problems(error, kind, lambda location: ".".join(map(str, location)))
+        raise ValueError(f"{RECORD}: {entry}.{problems[0].rstrip('.')}") from error
+
+
 def parse_record(record: Any) -> RunRecord:
-    """Return a record; ValueError names the first entry that no run writes."""
+    """Return a record; ValueError names the first invalid entry."""
     if not isinstance(record, dict):
-        raise ValueError("run.json is not an object")
+        raise ValueError(f"{RECORD} is not an object")
     json.dumps(record, ensure_ascii=False).encode("utf-8")  # lone surrogates cannot be written to any file
-    parsed = parse_entry(RunRecord, record, "run.json")
+    parsed = parse_entry(RunRecord, record, RECORD)
     if parsed.status == "complete" and "accuracy" in record and "test" not in parsed.accuracy:
-        raise ValueError("run.json: accuracy.test is missing")
+        raise ValueError(f"{RECORD}: accuracy.test is missing")
     return parsed
 
 
 def parse_entry(kind: type[_E], content: Any, file: str) -> _E:
-    """Return the content of a file; ValueError names the first entry that no run writes."""
+    """Return the content of a file; ValueError names the first invalid entry."""
     try:
         return kind.model_validate(content)
     except ValidationError as error:

@@ -42,10 +42,10 @@ def refuse_replacement(path: Path, record: RunRecord, inputs: str | None, plan: 
     raise UserError(f"{path} has {results}. They are kept: choose another folder, or replace them with redo=true.")
 
 
-def get_kept_entries(record: RunRecord) -> dict[str, Any]:
-    """Return the entries that a run takes over from an earlier attempt, with the time at which it continues."""
-    entries = record.model_dump(include={"command", "started"}, exclude_unset=True)
-    return entries | {"resumed_at": [*record.resumed_at, get_time()]}
+def merge_earlier_record(record: RunRecord, earlier: RunRecord) -> RunRecord:
+    """Return the record with command and start of an earlier attempt, and the time at which the run continues."""
+    entries = {name: getattr(earlier, name) for name in ("command", "started") if name in earlier.model_fields_set}
+    return record.model_copy(update=entries | {"resumed_at": [*earlier.resumed_at, get_time()]})
 
 
 def _explain_unknown_inputs(plan: Plan) -> str:

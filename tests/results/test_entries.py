@@ -5,7 +5,8 @@ import pytest
 
 from cfeval_cli.core import TruthEstimate
 from cfeval_cli.core.scratch import Scratch
-from cfeval_cli.results.entries import build_truth_entries, explain_missing_correlations
+from cfeval_cli.results.entries import build_entries, complete_truth_entries, explain_missing_correlations
+from cfeval_cli.results.record import MetricEntry, TruthEntry
 from tests.records import make_record
 
 METRIC = {"title": "", "better": "higher", "block": "", "details": []}
@@ -29,11 +30,24 @@ def test_missing_correlations_are_explained(explainers, roles, reason):
     assert explain_missing_correlations(record) == reason
 
 
+def test_invalid_declaration_of_a_component_is_named():
+    class Metric:
+        role = "judge"
+
+    def build(name, component):
+        return MetricEntry.model_validate(METRIC | {"role": component.role})
+
+    with pytest.raises(
+        ValueError, match=r"run\.json: metrics\.own\.role must be one of judged, truth, fact, not 'judge'"
+    ):
+        build_entries("metrics", {"own": Metric()}, build)
+
+
 def test_truth_entries_have_method_size_and_errors():
     importance = np.array([[1.0, np.nan], [np.nan, np.nan], [0.0, 2.0]])
     estimate = TruthEstimate(importance, np.array([0.1, np.nan, 0.3]), "sampled")
-    entry = build_truth_entries({"shapley": {"question": "change"}}, {"shapley": estimate}, Scratch())["shapley"]
-    assert entry == {
+    entry = complete_truth_entries({"shapley": TruthEntry(question="change")}, {"shapley": estimate}, Scratch())
+    assert entry["shapley"].model_dump(exclude_unset=True) == {
         "question": "change", "exact": False, "method": "sampled", "instances": 2,
         "error": pytest.approx(0.2), "largest_error": 0.3,
     }  # fmt: skip

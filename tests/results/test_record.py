@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from cfeval_cli.results.record import RunRecord, parse_record
+from cfeval_cli.results.record import RunRecord, SettingsEntry, parse_record
+from cfeval_cli.settings.run_settings import RunSettings
 
 
 def test_record_is_unchanged_by_reading_and_writing(toy, make_run):
@@ -15,6 +16,7 @@ def test_record_is_unchanged_by_reading_and_writing(toy, make_run):
         name: facts["title"] for name, facts in record["metrics"].items()
     }
     assert json.dumps(parsed.to_dict()) == json.dumps(record)
+    assert not parsed.model_extra and not parsed.settings.model_extra
     assert parsed.questions == {"shapley": "contribution", "contrast": "change"}
     assert parsed.arbitrary_removals == {"del"}
 
@@ -40,3 +42,8 @@ def test_an_entry_that_no_run_writes_is_named(record, message):
 
 def test_missing_entries_of_a_running_record_have_defaults():
     assert parse_record({"status": "running"}) == RunRecord(status="running")
+
+
+def test_settings_in_the_record_are_those_of_a_run_on_which_results_depend():
+    without_results = {"report", "redo", "strict", "data_dir"}
+    assert set(SettingsEntry.model_fields) == set(RunSettings.model_fields) - without_results | {"truth"}

@@ -3,7 +3,7 @@
 import pytest
 
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.results.resume import get_kept_entries, has_same_overrides, is_same_run
+from cfeval_cli.results.resume import merge_earlier_record, has_same_overrides, is_same_run
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_run_is_the_same_if_its_inputs_are_known_and_equal():
 
 
 def test_start_and_command_of_the_first_attempt_are_kept():
-    kept = get_kept_entries(
-        RunRecord(status="stopped", started="then", command=["x"], resumed_at=["later"], inputs="a")
-    )
-    assert (kept["started"], kept["command"], kept["resumed_at"][0]) == ("then", ["x"], "later")
-    assert set(kept) == {"started", "command", "resumed_at"} and len(kept["resumed_at"]) == 2
+    earlier = RunRecord(status="stopped", started="then", command=["x"], resumed_at=["later"], inputs="a")
+    record = merge_earlier_record(RunRecord(status="running", started="now", command=["y"], overrides=["k=1"]), earlier)
+    assert (record.status, record.started, record.command, record.overrides) == ("running", "then", ["x"], ["k=1"])
+    assert record.resumed_at[0] == "later" and len(record.resumed_at) == 2
+    assert record.model_fields_set == {"status", "started", "command", "overrides", "resumed_at"}
