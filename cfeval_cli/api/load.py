@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.results.locations import has_record
+from cfeval_cli.results.locations import PAGE_FILE, RECORD, SWEEP_FILE, has_record
 from cfeval_cli.results.read import StoredRun, read_results
 
 if TYPE_CHECKING:
@@ -31,18 +31,18 @@ class Results(StoredRun):
     @cached_property
     def scores(self) -> pd.DataFrame:
         """A row for each metric, variant, explainer and instance."""
-        return pd.read_parquet(self.folder / "scores.parquet")
+        return self.read_frame("scores")
 
     @cached_property
     def explanations(self) -> pd.DataFrame:
         """A row for each instance and explainer: names of features, the most important first, and their scores."""
-        table = pd.read_parquet(self.folder / "explanations.parquet")
+        table = self.read_frame("explanations")
         return table.assign(features=self._name_features(table))
 
     @cached_property
     def counterfactuals(self) -> pd.DataFrame:
         """A row for each instance, explainer and access: names of the changed features, and their new values."""
-        table, data = pd.read_parquet(self.folder / "counterfactuals.parquet"), self.data
+        table, data = self.read_frame("counterfactuals"), self.data
         values = [
             None if codes is None else [data.get_name(j, code) for j, code in zip(features, codes, strict=True)]
             for features, codes in zip(table["features"], table["codes"], strict=True)
@@ -70,7 +70,7 @@ class Results(StoredRun):
     @property
     def report(self) -> Path | None:
         """The path of report.html; None if the run has no report."""
-        path = self.folder / "report.html"
+        path = self.folder / PAGE_FILE
         return path if path.exists() else None
 
     @property
@@ -104,7 +104,7 @@ class Results(StoredRun):
 
     def _describe_folder(self) -> str:
         """Return the path of the folder, and whether others would see the training rows in it."""
-        if "training.parquet" not in self.record.files:
+        if not self.has_table("training"):
             return str(self.folder)
         return f"{self.folder}, contains training data (training.parquet); training=0 leaves it out"
 
@@ -112,9 +112,9 @@ class Results(StoredRun):
 def load(folder: str | Path) -> Results:
     """Return the results of the run in a folder; UserError if it is not complete or a file was changed."""
     path = Path(folder).expanduser()
-    runs = sorted(str(file.parent) for file in path.glob("*/run.json"))
+    runs = sorted(str(file.parent) for file in path.glob(f"*/{RECORD}"))
     if runs and not has_record(path):
-        kind = "the folder of a sweep" if (path / "multirun.yaml").exists() else "not a run folder"
+        kind = "the folder of a sweep" if (path / SWEEP_FILE).exists() else "not a run folder"
         suffix = f" (and {len(runs) - _MAX_LISTED_RUNS:,} more)" if len(runs) > _MAX_LISTED_RUNS else ""
         raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:_MAX_LISTED_RUNS])}{suffix}.")
     return Results(**vars(read_results(path)))

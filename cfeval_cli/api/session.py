@@ -20,6 +20,7 @@ from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.core.files import make_folder, make_new_folder
 from cfeval_cli.core.logs import SafeFormatter
 from cfeval_cli.errors import Failure, UserError, describe_encoding_problem, escape_controls, refuse_exit
+from cfeval_cli.results.locations import LOG_FILE
 from cfeval_cli.settings import compose
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def run_in_process(
     path = _make_folder(into)
     folder = RunFolder(path, [call])
     display = display_progress() if progress else nullcontext(Progress())
-    with open_session(folder), _write_log(path / "run.log", progress):
+    with open_session(folder), _write_log(path / LOG_FILE, progress):
         compute_run(config, folder, display, components)
     for message in folder.find_failed_explainers():
         warnings.warn_explicit(message, RuntimeWarning, *_find_caller())

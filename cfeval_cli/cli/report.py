@@ -9,7 +9,7 @@ from pathlib import Path
 from cfeval_cli.cli.gather import gather_folders, print_gathered
 from cfeval_cli.cli.main import Parser
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
-from cfeval_cli.results.locations import has_record
+from cfeval_cli.results.locations import PAGE_FILE, has_record
 
 _HELP = """Remake report.html and the figures from stored runs. Nothing is computed again. The report of one run is
 written to its folder. Several runs, or a sweep, get one report of their aggregated results."""
@@ -63,4 +63,4 @@ def _remake_report(path: Path, formats: Sequence[str] | None, options: Options) 
     report = build.Report(results)
     files = report.make_files(results.record.settings.figures if formats is None else formats)
     replace_files(path, results.record, files)
-    print_answer(report.headlines, report.brief, report.tables, [f"Report: {path / build.PAGE_FILE}"], options)
+    print_answer(report.headlines, report.brief, report.tables, [f"Report: {path / PAGE_FILE}"], options)

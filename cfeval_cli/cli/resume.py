@@ -16,7 +16,7 @@ from typing import Any
 from cfeval_cli.cli.own_configs import find_conf_folder, get_config_dir
 from cfeval_cli.core.files import refuse_links
 from cfeval_cli.errors import UserError
-from cfeval_cli.results.locations import RECORD, find_records, has_record
+from cfeval_cli.results.locations import RECORD, SWEEP_FILE, find_records, has_record
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.settings import compose
 from cfeval_cli.settings.compose import quote
@@ -40,7 +40,7 @@ def read_resume_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
     refuse_links(folder)
     if has_record(folder):
         return _read_run_arguments(folder, own)
-    if (folder / "multirun.yaml").exists():
+    if (folder / SWEEP_FILE).exists():
         return _read_sweep_arguments(folder, own)
     raise UserError(f"--resume {folder}: it has no run.json, so no run was started in it. Start the run again.")
 
@@ -94,7 +94,7 @@ def read_task_overrides(folder: Path) -> list[str]:
 def _read_sweep_overrides(folder: Path) -> tuple[list[str], list[str]]:
     import yaml  # type: ignore[import-untyped]
 
-    file = folder / "multirun.yaml"
+    file = folder / SWEEP_FILE
     try:
         overrides = yaml.safe_load(file.read_text(encoding="utf-8"))["hydra"]["overrides"]
         return _check_texts(overrides["task"], file), _check_texts(overrides["hydra"], file)

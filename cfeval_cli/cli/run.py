@@ -32,6 +32,7 @@ from cfeval_cli.cli.own_configs import (
 from cfeval_cli.cli.resume import QUIET_OVERRIDE, list_overrides_to_repeat, read_resume_arguments, read_task_overrides
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options
 from cfeval_cli.errors import Failure, UserError, escape_controls
+from cfeval_cli.results.locations import PAGE_FILE
 from cfeval_cli.settings.compose import explain_hydra_error
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _print_results(folder: RunFolder, report: Report | None, options: Options) -
     answer = None if report is None else _build_answer(report)
     if answer is not None:
         screen.print_answer(*answer, [], options)
-    page = folder.path / "report.html"
+    page = folder.path / PAGE_FILE
     lines = [f"Report:  {page}"] if page.exists() else []
     screen.print_tables([], "\n".join([*lines, results, *training]), options)
 

@@ -38,7 +38,7 @@ from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import entries, resume, tables
 from cfeval_cli.results.files import ResultFiles, format_json
-from cfeval_cli.results.locations import RECORD, has_record
+from cfeval_cli.results.locations import LOG_FILE, RECORD, has_record
 from cfeval_cli.results.record import FidelityEntry, RunRecord, StageEntry, parse_record
 from cfeval_cli.results.schema import RESULT_FILES, get_table_file
 from cfeval_cli.results.validation import read_record, read_verified_record
@@ -306,7 +306,7 @@ class RunFolder:
     def list_results(self) -> list[str]:
         """Return the names of the result files that exist."""
         files = (path.name for path in self.path.iterdir() if path.is_file() and not path.name.startswith("."))
-        return sorted(name for name in files if name not in (RECORD, "run.log", PROGRESS_FILE))
+        return sorted(name for name in files if name not in (RECORD, LOG_FILE, PROGRESS_FILE))
 
     def finish(self) -> None:
         """Mark the run as complete, and remove what would be needed to continue it."""
@@ -330,7 +330,7 @@ class RunFolder:
             return
         hydra_files = [self.path / ".hydra" / name for name in _HYDRA_FILES]
         with contextlib.suppress(OSError):
-            for path in (*hydra_files, self.path / "run.log", self.path / RECORD):
+            for path in (*hydra_files, self.path / LOG_FILE, self.path / RECORD):
                 path.unlink(missing_ok=True)
         parents = takewhile(lambda folder: _HYDRA_FOLDERS.fullmatch(folder.name), self.path.parents[:4])
         for folder in (self.path / ".hydra", self.path, *parents):

@@ -1,10 +1,15 @@
-"""Where run folders are; without the packages that reading them takes, for commands that have to start fast."""
+"""Names and places of the files of run folders, without the imports that reading them needs: commands start fast."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 RECORD = "run.json"
+LOG_FILE = "run.log"
+PAGE_FILE = "report.html"  # also of a sweep
+MARKDOWN_FILE, LATEX_FILE = "tables.md", "tables.tex"  # also of a sweep
+COSTS_TEXT_FILE = "costs.md"
+SWEEP_FILE = "multirun.yaml"  # of Hydra, in the folder of a sweep
 
 
 def has_record(folder: Path) -> bool:

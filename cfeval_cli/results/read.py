@@ -15,6 +15,7 @@ from pydantic import model_validator
 
 from cfeval_cli.core import Floats, npy
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.locations import PAGE_FILE
 from cfeval_cli.results.recommendation import RecommendationRecord, parse_recommendation
 from cfeval_cli.results.record import Count, Entry, RunRecord, parse_entry
 from cfeval_cli.results.schema import TABLES, get_table_file
@@ -28,7 +29,7 @@ from cfeval_cli.results.validation import (
 )
 from cfeval_cli.statistics.findings import Findings
 
-REPORT_FILES = ("report.html", "figures/")  # can be made again from the others
+REPORT_FILES = (PAGE_FILE, "figures/")  # can be made again from the others
 
 _REQUIRED_ENTRIES = (
     "settings", "data", "explainers", "metrics", "search", "setup", "levels", "accuracy", "instances", "reference",
@@ -119,7 +120,7 @@ class StoredRun:
     @cached_property
     def instances(self) -> pd.DataFrame:
         """instances.parquet."""
-        return pd.read_parquet(self.folder / "instances.parquet")
+        return self.read_frame("instances")
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
@@ -135,9 +136,17 @@ class StoredRun:
         field = pq.read_schema(self.folder / "counterfactuals.parquet").field("vectors")
         return not pyarrow.types.is_null(field.type)
 
+    def has_table(self, name: str) -> bool:
+        """Return whether the run has an optional table, named without its suffix."""
+        return get_table_file(name) in self.record.files
+
+    def read_frame(self, name: str) -> pd.DataFrame:
+        """Return a large table, named without its suffix."""
+        return pd.read_parquet(self.folder / get_table_file(name))
+
     def read_rows(self, name: str, ids: Sequence[int]) -> pd.DataFrame:
-        """Return the rows of a parquet file for some instances and the displayed explainers."""
-        rows = pd.read_parquet(self.folder / name, filters=[("instance", "in", list(ids))])
+        """Return the rows of a large table for some instances and the displayed explainers."""
+        rows = pd.read_parquet(self.folder / get_table_file(name), filters=[("instance", "in", list(ids))])
         return rows[rows["explainer"].isin(self.displayed_explainers)] if "explainer" in rows else rows
 
     @cached_property

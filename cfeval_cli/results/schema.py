@@ -15,6 +15,7 @@ from typing import Literal
 
 import pandas as pd
 
+from cfeval_cli.results.locations import COSTS_TEXT_FILE, LATEX_FILE, MARKDOWN_FILE, PAGE_FILE
 from cfeval_cli.statistics.subsets import SUBSETS
 
 Kind = Literal["text", "integer", "number", "flag", "texts", "integers", "numbers"]
@@ -369,7 +370,7 @@ TABLES = {schema.name: schema for schema in _TABLES}
 # fmt: on
 
 OTHER_FILES = (
-    "costs.md", "dataset.json", "model.npz", "recommendation.json", "report.html", "tables.md", "tables.tex",
+    COSTS_TEXT_FILE, "dataset.json", "model.npz", "recommendation.json", PAGE_FILE, MARKDOWN_FILE, LATEX_FILE,
 )  # fmt: skip
 RESULT_FILES = tuple(sorted((*TABLES, *OTHER_FILES)))  # of a run folder, without its record, log and figures
 

@@ -71,7 +71,7 @@ def test_examples_are_the_instances_of_most_disagreement_and_equal_the_files(fol
             assert row.flips == bool(after != known["predicted"])
             if row.flips:
                 assert row.outcome.startswith("flips") and "→" in row.edit
-        truth = folder.read_rows("truth.parquet", [number]).query("truth == 'contrast'")
+        truth = folder.read_rows("truth", [number]).query("truth == 'contrast'")
         importance = truth["importance"].iloc[0]
         top = sorted(range(len(importance)), key=lambda j: -importance[j])[:2]
         assert {part.partition(" = ")[0] for part in dict(example.reference)["change"].split(", ")} == {

@@ -118,7 +118,7 @@ def test_rows_of_some_instances_equal_that_part_of_the_table(toy, make_run, monk
         mine = whole["instance"].isin(ids)
         if "explainer" in whole:
             mine &= whole["explainer"].isin(["random", "lr"])  # the rungs of a ladder are not shown
-        told = results.read_rows(f"{name}.parquet", ids)
+        told = results.read_rows(name, ids)
         assert told["instance"].tolist() == whole.loc[mine, "instance"].tolist() and len(told) >= 3
         for column in whole:
             pairs = zip(told[column], whole.loc[mine, column], strict=True)

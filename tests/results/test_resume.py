@@ -3,7 +3,7 @@
 import pytest
 
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.results.resume import merge_earlier_record, has_same_overrides, is_same_run
+from cfeval_cli.results.resume import has_same_overrides, is_same_run, merge_earlier_record
 
 
 @pytest.mark.parametrize(

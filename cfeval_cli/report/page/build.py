@@ -31,10 +31,9 @@ from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.report.titles import name_truths
+from cfeval_cli.results.locations import COSTS_TEXT_FILE, LATEX_FILE, MARKDOWN_FILE, PAGE_FILE
 from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.record import RunRecord
-
-PAGE_FILE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -87,9 +86,9 @@ class Report:
         is_same = selected is self.results.findings
         latex_tables = self._result_tables if is_same else build_tables(selected, self.results.record)
         texts = {
-            "tables.md": "\n".join(map(render_markdown, self.tables)),
-            "tables.tex": "\n".join(map(render_latex, latex_tables)),
-            "costs.md": render_markdown(build_costs(self.results.costs, self.results.record)),
+            MARKDOWN_FILE: "\n".join(map(render_markdown, self.tables)),
+            LATEX_FILE: "\n".join(map(render_latex, latex_tables)),
+            COSTS_TEXT_FILE: render_markdown(build_costs(self.results.costs, self.results.record)),
         }
         return [(name, text.encode()) for name, text in texts.items()]
 

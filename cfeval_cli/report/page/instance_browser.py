@@ -121,11 +121,11 @@ def _build(results: StoredRun, ids: Sequence[int]) -> InstanceBrowser:
     def number_value(feature: int, code: int) -> int:
         return number_name(data.get_name(feature, code))
 
-    rows = results.read_rows("instances.parquet", ids)
+    rows = results.read_rows("instances", ids)
     codes = np.stack(rows["codes"].to_list()).astype(np.int32)
     reference = _find_reference_features(results, ids)
-    explanations = _index_rows(results.read_rows("explanations.parquet", ids))
-    edits = results.read_rows("counterfactuals.parquet", ids)
+    explanations = _index_rows(results.read_rows("explanations", ids))
+    edits = results.read_rows("counterfactuals", ids)
     counterfactuals = _index_rows(_add_nearest(edits, dict(zip(ids, codes, strict=True)), results.embeddings))
     instances = []
     for i, (number, row) in enumerate(zip(ids, rows.to_dict("records"), strict=True)):
@@ -173,9 +173,9 @@ def _build(results: StoredRun, ids: Sequence[int]) -> InstanceBrowser:
 
 def _find_reference_features(results: StoredRun, ids: Sequence[int]) -> dict[str, Ints]:
     """Return the k most important features (n, k) by each ground truth, the leading one first; none without a truth."""
-    if "truth.parquet" not in results.record.files:
+    if not results.has_table("truth"):
         return {}
-    rows = results.read_rows("truth.parquet", ids)
+    rows = results.read_rows("truth", ids)
     features = {}
     for name in name_truths(rows["truth"], results.record):
         importance = rows[rows["truth"] == name].set_index("instance")["importance"].loc[list(ids)]

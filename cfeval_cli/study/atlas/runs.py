@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from cfeval_cli.errors import escape_controls
-from cfeval_cli.results.locations import RECORD
+from cfeval_cli.results.locations import LOG_FILE, RECORD
 from cfeval_cli.study.definitions import load_definitions
 
 _MAX_REASON_CHARACTERS = 300
@@ -74,7 +74,7 @@ def is_complete(runs: Path, run: AtlasRun) -> bool:
 def describe_failure(runs: Path, run: AtlasRun) -> str:
     """Return why a run is not complete, from the last line of its log."""
     try:
-        lines = (runs / run.folder / "run.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = (runs / run.folder / LOG_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return "it failed before anything was computed"
     return escape_controls(f"it is not complete: {lines[-1][:_MAX_REASON_CHARACTERS] if lines else 'its log is empty'}")

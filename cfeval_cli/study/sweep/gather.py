@@ -13,7 +13,7 @@ from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
-from cfeval_cli.results.locations import has_record
+from cfeval_cli.results.locations import LATEX_FILE, MARKDOWN_FILE, PAGE_FILE, has_record
 from cfeval_cli.results.record import RunRecord, SettingsEntry
 from cfeval_cli.study.run_folders import find_run_folders, write_texts
 from cfeval_cli.study.sweep.brief import build_brief
@@ -23,8 +23,6 @@ from cfeval_cli.study.sweep.read import parse_overrides, read_run
 from cfeval_cli.study.sweep.runs import Sweep, SweepRun
 from cfeval_cli.study.sweep.seed_conclusion import Conclusion
 from cfeval_cli.study.sweep.tables import build_tables
-
-PAGE_FILE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,8 @@ def gather(
     frames = compute_frames(sweep)
     tables = build_tables(sweep, frames)
     texts = {f"{name}.csv": format_csv(frame) for name, frame in frames.get_files().items()}
-    texts |= {"tables.md": "\n".join(map(render_markdown, tables))}
-    texts |= {"tables.tex": "\n".join(map(render_latex, tables))}
+    texts |= {MARKDOWN_FILE: "\n".join(map(render_markdown, tables))}
+    texts |= {LATEX_FILE: "\n".join(map(render_latex, tables))}
     write_texts(into, texts)
     results = SweepResults(into, sweep, frames, tables, into / PAGE_FILE if page else None)
     if page:

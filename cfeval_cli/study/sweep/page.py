@@ -28,6 +28,7 @@ from cfeval_cli.report.plots import (
 from cfeval_cli.report.table import NOT_IDENTIFIABLE_MARK, Table
 from cfeval_cli.report.titles import Pair, make_metric_title, mark_not_identifiable
 from cfeval_cli.report.wording import join_names
+from cfeval_cli.results.locations import PAGE_FILE
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.settings.run_settings import FIGURE_FORMATS
 from cfeval_cli.study.sweep.conclusion import name_leading_truths
@@ -44,7 +45,7 @@ def write_page(sweep: Sweep, frames: SweepFrames, conclusion: Conclusion, tables
     """Write the figures and the report of a sweep."""
     plots = draw_figures(sweep)
     build.save_figures(plots, into, FIGURE_FORMATS)
-    build.write_file(_render(sweep, frames.sweep, conclusion, tables, plots, into), into / build.PAGE_FILE)
+    build.write_file(_render(sweep, frames.sweep, conclusion, tables, plots, into), into / PAGE_FILE)
 
 
 def _write_metric_title(taus: pd.DataFrame, pair: Pair, record: RunRecord, separator: str = " ") -> str:
@@ -115,7 +116,7 @@ def _write_methods(sweep: Sweep) -> str:
 def find_report(folder: str, into: Path) -> str:
     """Return the link to a run's own report, if it has one below the sweep; other folders may be moved."""
     is_below = not folder.startswith(("..", "/")) and re.fullmatch(r"[\w./=,+-]+", folder)
-    return f"{folder}/{build.PAGE_FILE}" if is_below and (into / folder / build.PAGE_FILE).exists() else ""
+    return f"{folder}/{PAGE_FILE}" if is_below and (into / folder / PAGE_FILE).exists() else ""
 
 
 def draw_figures(sweep: Sweep) -> dict[str, Plot]:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from cfeval_cli.report.page import build
+from cfeval_cli.results.locations import PAGE_FILE
 from cfeval_cli.study.sweep.conclusion import write_conclusion
 from cfeval_cli.study.sweep.page import find_report
 from cfeval_cli.study.sweep.read import parse_overrides
@@ -38,8 +38,8 @@ def test_merged_record_has_explainers_metrics_and_removals_of_all_runs():
 
 def test_only_reports_below_the_sweep_are_linked(tmp_path):
     (tmp_path / "0").mkdir()
-    (tmp_path / "0" / build.PAGE_FILE).touch()
-    assert find_report("0", tmp_path) == f"0/{build.PAGE_FILE}"
+    (tmp_path / "0" / PAGE_FILE).touch()
+    assert find_report("0", tmp_path) == f"0/{PAGE_FILE}"
     assert find_report("../elsewhere", tmp_path) == "" and find_report("1", tmp_path) == ""
 
 
