@@ -1,7 +1,8 @@
 """The cache of one run: a file in its own folder, from which an interrupted run is resumed, and the cache of all runs.
 
 Two related things are not caches. `core.scratch` moves arrays of a running process to the disk: they have no key and
-disappear when the process ends. `core.memory` holds the answers of the model about the instances that metrics score.
+disappear when the process ends. `core.evaluation_cache` holds the
+model's predictions for edits of the instances that metrics score.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The nouns of a run and what its components must be able to do, one file a subject."""
 
-from cfeval_cli.core.client import Ledger, LedgerKey, ModelClient, Query
+from cfeval_cli.core.client import Ledger, LedgerKey, ModelClient, PredictFunction
 from cfeval_cli.core.cost import Cost, Workload
 from cfeval_cli.core.counterfactual import Counterfactuals, Distance, FittedDistance, Search, SearchTask
 from cfeval_cli.core.data import (
@@ -17,9 +17,8 @@ from cfeval_cli.core.data import (
     Spellings,
     Split,
 )
+from cfeval_cli.core.evaluation_cache import AnswerCache
 from cfeval_cli.core.explanation import Batch, Explainer, ExplainerResult, Explanation, NotExplained
-from cfeval_cli.core.infrastructure import Cache, Executor, JudgeSettings, Section
-from cfeval_cli.core.memory import AnswerCache
 from cfeval_cli.core.metric import AbsentScore, FittedRemoval, Metric, MetricInput, Quantity, Score
 from cfeval_cli.core.model import (
     Access,
@@ -54,6 +53,7 @@ from cfeval_cli.core.model import (
     Trainable,
 )
 from cfeval_cli.core.npy import Arrays
+from cfeval_cli.core.protocols import Cache, Executor, JudgeSettings, Section
 from cfeval_cli.core.removal import Removal, Replacement
 from cfeval_cli.core.truth import Truth, TruthEstimate
 
@@ -111,9 +111,9 @@ __all__ = [
     "ModelSpec",
     "NotExplained",
     "ParameterChange",
+    "PredictFunction",
     "Probabilistic",
     "Quantity",
-    "Query",
     "Removal",
     "Reparametrisable",
     "Replacement",

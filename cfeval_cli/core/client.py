@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core.cost import Cost
 from cfeval_cli.core.data import ABSENT, NO_FEATURE, Bools, Codes, Floats, Ints
-from cfeval_cli.core.memory import evaluate_unique_rows
+from cfeval_cli.core.evaluation_cache import evaluate_unique_rows
 from cfeval_cli.core.model import (
     ABILITY_DESCRIPTIONS,
     Access,
@@ -44,12 +44,13 @@ if TYPE_CHECKING:
 _Ability = TypeVar("_Ability")
 _Result = TypeVar("_Result")
 
-Query = Callable[[Codes], NDArray[Any]]  # from rows (n, M) to classes (n,) or probabilities (n, C)
+# The prediction function of a model: from rows (n, M) to classes (n,) or probabilities (n, C).
+PredictFunction = Callable[[Codes], NDArray[Any]]
 
 
-def evaluate_directly(query: Query, codes: Codes) -> NDArray[Any]:
-    """Evaluate the model on the rows of one query."""
-    return query(codes)
+def evaluate_directly(predict: PredictFunction, codes: Codes) -> NDArray[Any]:
+    """Evaluate the model on rows in one call of its own."""
+    return predict(codes)
 
 
 class LedgerKey(NamedTuple):
@@ -67,14 +68,18 @@ class LedgerKey(NamedTuple):
 class Ledger:
     """The evaluations and computing time of each component; with `records_depth` also its inspection depth.
 
-    `evaluate` calls the model for the clients, for example to batch the queries of several instances.
+    All clients of a ledger call the model through its `evaluate`. A run replaces that to evaluate the rows of several
+    instances in one call, whose cost it then divides among their components.
     """
 
     def __init__(
-        self, *, records_depth: bool = False, evaluate: Callable[[Query, Codes], NDArray[Any]] = evaluate_directly
+        self,
+        *,
+        records_depth: bool = False,
+        evaluate: Callable[[PredictFunction, Codes], NDArray[Any]] = evaluate_directly,
     ) -> None:
         self.evaluate = evaluate
-        self.rows: Counter[LedgerKey] = Counter()
+        self.rows: Counter[LedgerKey] = Counter()  # model evaluations
         self.calls: defaultdict[LedgerKey, float] = defaultdict(float)
         self.records_depth = records_depth
         self.depths: dict[LedgerKey, InspectionDepth] = {}
@@ -114,7 +119,7 @@ class Ledger:
 
     def open_client(self, model: Model, access: Access, component: LedgerKey, *, padded: bool = False) -> ModelClient:
         """Return a client that counts for a component; with `padded`, rows may have absent features at the end."""
-        self.rows[component] += 0
+        self.rows[component] += 0  # components that evaluate nothing are listed too, with a cost of zero
         return ModelClient(model, access, self, component, padded=padded)
 
 
@@ -133,9 +138,9 @@ class ModelClient:
         self._has_probabilities = isinstance(model, Probabilistic)
         self._padded = padded
         self.has_embeddings = isinstance(model, HasEmbeddings) and access >= Access.GRADIENT
-        # One object for all calls, because queries of the same function are evaluated in one batch.
-        predict: Query = model.predict_proba if isinstance(model, Probabilistic) else model.predict
-        self._query = partial(self._call, evaluate_unique_rows, predict)
+        # One object for all calls, because rows for the same function are evaluated in one batch.
+        predict: PredictFunction = model.predict_proba if isinstance(model, Probabilistic) else model.predict
+        self._predict_unique_rows = partial(self._call, evaluate_unique_rows, predict)
 
     @property
     def has_linear_logit(self) -> bool:
@@ -146,10 +151,10 @@ class ModelClient:
         """Return the predicted classes (n,) of codes (n, M)."""
         self._count(Access.LABEL, len(codes))
         self._record_deletion(codes)
-        if self._binary is not None:
+        if self._binary is not None:  # no `_check`: in these models an absent feature has no effect on the logit
             return (self._call(self._binary.predict_positive, codes) > 0.5).astype(np.int64)
         self._check(codes)
-        result = self._ledger.evaluate(self._query, codes)
+        result = self._ledger.evaluate(self._predict_unique_rows, codes)
         if self._has_probabilities:
             return _select_most_probable(result)
         return np.asarray(result, dtype=np.int64)
@@ -172,10 +177,10 @@ class ModelClient:
         self._record_deletion(codes)
         self._check(codes)
         self._require(Probabilistic)
-        return np.asarray(self._ledger.evaluate(self._query, codes), dtype=np.float64)
+        return np.asarray(self._ledger.evaluate(self._predict_unique_rows, codes), dtype=np.float64)
 
     def predict_class_proba(self, codes: Codes, classes: Ints) -> Floats:
-        """Return the probability (n,) of one class for each row."""
+        """Return the probability (n,) that each row has its class in `classes` (n,)."""
         self._permit(Access.PROBABILITY)
         _, probability = self.predict_with_proba(codes, classes)
         if probability is None:
@@ -219,16 +224,16 @@ class ModelClient:
         self._permit(Access.GRADIENT)
         return embed_rows(self._require(HasEmbeddings), codes)
 
-    def make_gradient_function(self, codes: Codes, features: Ints, classes: Ints, times: float) -> GradientFunction:
+    def make_gradient_function(self, codes: Codes, features: Ints, classes: Ints, scale: float) -> GradientFunction:
         """Return a function of (rows, vectors (n, k, d)) with the probability of each row's class and its gradient.
 
-        The function replaces the embeddings of the features of these rows. The gradient is multiplied by `times`.
+        The function replaces the embeddings of the features of these rows. The gradient is multiplied by `scale`.
         """
         self._permit(Access.GRADIENT)
         if not isinstance(self._model, HasAnalyticGradient):
-            return self._make_autograd_function(codes, features, classes, times)
+            return self._make_autograd_function(codes, features, classes, scale)
         function = self._model.make_gradient_function(codes, features)
-        signs = np.where(classes == 1, times, -times)
+        signs = np.where(classes == 1, scale, -scale)
 
         def compute(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
             self._count(Access.GRADIENT, len(rows))
@@ -252,7 +257,7 @@ class ModelClient:
         probabilities = self._call(self._require(HasGradient).predict_proba_embedded, edited).detach().numpy()
         return _select_most_probable(probabilities), probabilities[np.arange(len(vectors)), classes]
 
-    def _make_autograd_function(self, codes: Codes, features: Ints, classes: Ints, times: float) -> GradientFunction:
+    def _make_autograd_function(self, codes: Codes, features: Ints, classes: Ints, scale: float) -> GradientFunction:
         """Return the function of `make_gradient_function` for models without an analytic gradient."""
         import torch
 
@@ -266,7 +271,7 @@ class ModelClient:
             probabilities = model.predict_proba_embedded(edited)
             selected = probabilities[torch.arange(len(rows)), torch.as_tensor(classes[rows])]
             (gradient,) = torch.autograd.grad(selected.sum(), variable)
-            return selected.detach().numpy(), times * gradient.numpy()
+            return selected.detach().numpy(), scale * gradient.numpy()
 
         return partial(self._call, compute)
 

@@ -1,4 +1,15 @@
-"""Data: features, splits, encoded datasets, and the rows that all stages pass on."""
+"""Data: features, splits, encoded datasets, and the rows that all stages pass on.
+
+Comments give the shapes of arrays in brackets, in the whole package with these letters:
+
+- N: all instances of a run or a slab; n: instances, rows or values of this array; m: edits, or rows selected from n
+- M: features; k: selected features, or features to edit; K: ranked features of an explanation; d: embedding dimension
+- V: values of a feature; C: classes (of a distance matrix: edits); s: joint values that replace removed features
+- E: explainers; R: metrics with their variants; J: metrics that are compared with truths; T: truths
+- B: resamples; b: resamples of one block; P: pairs of explainers
+
+A slab is a range of consecutive instances that are scored at a time, to bound the memory.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +26,15 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-Codes = NDArray[np.int32]
+Codes = NDArray[np.int32]  # each entry is the index of a value in Feature.values, or ABSENT
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# The code of an absent feature, which is padding or deleted. Models with embeddings represent it by zero.
+# ABSENT and NO_FEATURE are equal, and never interchangeable: the first is a value, the second an index of a feature.
+# In codes: the value of an absent feature, which is padding or deleted. Models with embeddings represent it by zero.
 ABSENT = -1
-# The entry of an explanation without a feature.
+# In arrays of features (n, k): an entry without a feature, where an explanation has fewer than k.
 NO_FEATURE = -1
 
 
@@ -36,7 +48,7 @@ class Feature:
 
     name: str
     values: tuple[str, ...]
-    is_ordered: bool = False  # whether the values stand in an order, as bins of numbers do
+    is_ordered: bool = False  # whether categories are declared to be ordered, as bins of numbers are
     kind: Kind = "category"
     numbers: NDArray[Any] | None = field(default=None, compare=False, repr=False)  # the number of each code
     missing_code: int | None = None  # the code of a missing value, the last one; None if no value is missing
@@ -44,7 +56,7 @@ class Feature:
 
     @property
     def is_ordinal(self) -> bool:
-        """Whether codes are ordered, as those of numbers and of ordered values are, except a missing value."""
+        """Whether larger codes are larger values: for numbers and ordered categories, except for a missing value."""
         return self.is_ordered or self.kind == "number"
 
     def allows(self, own: Codes, new: Codes) -> Bools:
@@ -97,11 +109,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Spellings:
-    """Codes beyond the vocabulary, one for each original word whose string a vocabulary word does not reproduce.
+    """Codes of original words, with which a model that reads strings receives an unedited text exactly.
 
-    Such a word is written differently (case), is not in the vocabulary, or is not separated by single spaces. A code
-    stands for the original word and the separators before and after it. In a text that may be explained and has more
-    words than are used, it also stands for the rest of the text, which edits of other words leave as it is.
+    Vocabulary words joined by single spaces do not always reproduce a text. A word that they do not reproduce has a
+    code of its own beyond the vocabulary: it differs in case, is not in the vocabulary, or has other separators. The
+    code stands for the original word and for the separators before and after it.
+
+    Only the first words of a long text are features. In texts that may be explained, a code also stands for the text
+    after these words, which is therefore kept as long as any word with such a code is.
     """
 
     first: int  # the first of these codes; the codes below belong to the vocabulary and the mask
@@ -109,7 +124,7 @@ class Spellings:
     vocabulary: Codes  # (S,) code of the same word in the vocabulary, or of the mask
     before: Codes  # (S,) index of the separator before the word; 0 is the default: a space, or nothing at an end
     after: Codes  # (S,) index of the separator after the word
-    remainder: Codes  # (S,) index of the text after the last word that is kept; 0: as in `after`
+    remainder: Codes  # (S,) index (in `separators`) of the text after the words that are features; 0: none
     separators: tuple[str, ...]  # the default first
 
     @cached_property
@@ -121,8 +136,9 @@ class Spellings:
     def join(self, words: NDArray[Any], row: Codes) -> str:
         """Return the string of one row of codes without padding.
 
-        A separator survives if one of the two words beside it is original. If these disagree, one of them is a
-        replacement: a separator other than the default is preferred. The rest of a text survives if any word does.
+        Two words are separated by the separator after the left word, or by that before the right word if the first is
+        the default. So a separator is kept as long as one of the two words beside it is original. The text after the
+        words that are features is kept as long as any word of the text is original.
         """
         if not len(row) or row.max() < self.first:
             return " ".join(words[row])
@@ -154,7 +170,7 @@ class Dataset:
     spellings: Spellings | None = None  # original words of texts, for models that read strings
     origin: Mapping[str, Any] = field(default_factory=dict)  # file, source, sha256, rows
     fitted: Mapping[str, Any] = field(default_factory=dict)  # bins, medians, groups
-    reference: Mapping[str, Any] = field(default_factory=dict)  # the paper's figures for it
+    reference: Mapping[str, Any] = field(default_factory=dict)  # published results of the paper on these data
 
     @property
     def n_features(self) -> int:

@@ -11,18 +11,19 @@ from typing import ClassVar, Literal
 from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.counterfactual import Counterfactuals
 from cfeval_cli.core.data import Bools, Dataset, Floats, Ints, Rows
+from cfeval_cli.core.evaluation_cache import AnswerCache
 from cfeval_cli.core.explanation import Explanation
-from cfeval_cli.core.memory import AnswerCache
 from cfeval_cli.core.model import Access, CircularRelation, ModelSpec
 from cfeval_cli.core.removal import Removal, Replacement
 
 Role = Literal["judged", "truth", "fact"]
-# The part of an explanation that a metric uses: the k features, their counterfactual, the order or the scores of all.
+# The part of an explanation that a metric uses. set: the k selected features, in no order; counterfactual: the edit of
+# these features; order: all ranked features; scores: all ranked features with their scores.
 Needs = Literal["set", "counterfactual", "order", "scores"]
 
 
 class Quantity(StrEnum):
-    """What a metric measures, for other parts that use its values without knowing its name."""
+    """What a metric measures. Other parts of cfeval select metrics by their quantity, not by their name."""
 
     COMPLETE = "complete explanations"  # share of instances with k features
     CONVERGED = "converged searches"  # share of searches
@@ -32,16 +33,21 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True)
 class Score:
-    """A metric's value for each instance; its average is Σ numerator / Σ denominator."""
+    """A metric's value for each instance; its average is Σ numerator / Σ denominator.
+
+    Both arrays have one entry for each instance that counts, and other instances are in neither sum. By default the n
+    instances of the `MetricInput` count, which have a usable explanation. With `positions` only these of the n count.
+    With `over_all_instances` all N instances of the slab count, whether they have an explanation or not.
+    """
 
     variant: str
     numerator: Floats
     denominator: Floats
-    over_all_instances: bool = False  # whether instances without a usable explanation count too
-    positions: Ints | None = None  # positions of the instances in the input; None: all
+    over_all_instances: bool = False
+    positions: Ints | None = None  # indices into the n instances of the input; None: all of these
     method: str = ""  # of computation, if there are several; {name} is replaced by a count
     remark: str = ""  # a note below the tables; {name} is replaced by a count
-    counts: Mapping[str, int] = field(default_factory=dict)  # of method and remark; they are summed over slabs
+    counts: Mapping[str, int] = field(default_factory=dict)  # of method and remark, per slab; they are added up
 
 
 def fill_in_counts(text: str, counts: Mapping[str, int]) -> str:
@@ -70,19 +76,22 @@ class FittedRemoval:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricInput(Rows):
-    """The input of a metric for one explainer: n instances with a usable explanation."""
+    """The input of a metric for one explainer: the n instances of a slab with a usable explanation.
+
+    A run passes its instances in slabs of N consecutive instances. All arrays have n rows, except `complete` (N,).
+    """
 
     dataset: Dataset
     model: ModelClient  # with the access level of the metric
     features: Ints  # (n, k) selected features, NO_FEATURE where there are fewer
     k: int
-    complete: Bools  # (N,) whether the explainer selected k features, for all instances of the slab
+    complete: Bools  # (N,) whether the explainer selected k features of an instance
     counterfactuals: Mapping[Access, Counterfactuals]
     removals: Mapping[str, FittedRemoval]  # by name
     truth: Mapping[str, Floats]  # (n, M) importance of each feature, by truth
     explanation: Explanation | None = None  # (n, K) all features, in order; None for explainers of sets
     memory: AnswerCache = field(default_factory=AnswerCache)  # results that metrics share for these instances
-    total: int = 0  # number of instances of the run; 0: the length of `complete`
+    total: int = 0  # number of instances of the run, in all slabs; 0: the slab is the whole run, N
 
     def compute_drops(self, probability: Floats | None) -> Floats:
         """Return the drop (n,) in the probability of the predicted class, given the probability after an edit."""

@@ -30,10 +30,14 @@ ParameterChange = Literal["constant", "orthogonal", "scale"]
 
 
 class InspectionDepth(IntEnum):
-    """What a component used of a model, which determines the reparametrisations that can change its results."""
+    """How deep below its predictions a component looked into a model.
 
-    PREDICTIONS = 0  # of whole inputs: no reparametrisation changes these
-    EFFECTS = 1  # of single values, or predictions without features: 'constant' changes these
+    A reparametrisation changes the parameters of a model and none of its predictions. The depth determines which
+    reparametrisations can change the results of the component.
+    """
+
+    PREDICTIONS = 0  # of complete inputs: no reparametrisation changes these
+    EFFECTS = 1  # effects of single values, or predictions of inputs with deleted features: 'constant' changes these
     EMBEDDINGS = 2  # every reparametrisation can change these
 
 
@@ -145,7 +149,11 @@ class HasLinearLogit(HasEmbeddings):
 
 
 class HasAdditiveEffects(ABC):
-    """A model whose logit of each class against the others is the sum of one effect per feature."""
+    """A model whose logit of each class against the others is a constant plus one effect per feature.
+
+    The logit of class c against the others is f_c minus the mean of f_c′ over all other classes c′, with f = log P(·|x)
+    up to a constant. For two classes it is log P(c|x) - log P(c′|x).
+    """
 
     @abstractmethod
     def compute_effects(self, codes: Codes, classes: Ints) -> Floats:
@@ -181,11 +189,11 @@ class HasLeaves(ABC):
 
 
 class HasReadFeatures(ABC):
-    """Knows the features that its predictions depend on."""
+    """Knows the features that it uses, which are those that its predictions may depend on."""
 
     @abstractmethod
     def get_used_features(self) -> Bools:
-        """Return whether predictions may depend on each feature (M,)."""
+        """Return whether the model uses each feature (M,)."""
 
 
 class HasEncodedEstimator(ABC):
@@ -239,6 +247,7 @@ class Fingerprinted(ABC):
         """Return a text that is equal exactly if the results are; None if that is unknown."""
 
 
+# A model of any kind: every model predicts classes, and only its base classes declare more.
 Model = Classifier
 
 
@@ -283,10 +292,13 @@ class Restorable(Trainable):
 
 
 class BlackBox(Probabilistic):
-    """The assumed class of models that declare no abilities."""
+    """The class of a trained model whose settings do not declare one: it is assumed to predict probabilities only.
+
+    It is never instantiated. Compare `ModelSpec.from_settings`.
+    """
 
     def predict_proba(self, codes: Codes) -> Floats:
-        """Raise an error: the class only marks an ability."""
+        """Raise an error: the class stands for a model before training, and has no instances."""
         raise TypeError("a black box is a kind of model, not a model")
 
 
@@ -299,7 +311,7 @@ ABILITY_DESCRIPTIONS: dict[Any, str] = {
     HasEncodedEstimator: "a trained estimator on the columns of a table",
     Reparametrisable: "other parameters for the same predictions",
     HasLeaves: "a decision tree",
-    HasReadFeatures: "the list of the features that it reads",
+    HasReadFeatures: "the list of the features that it uses",
     HasAdditiveEffects: "a logit that is a sum of effects, one for each feature",
 }
 _REQUIRED_ABILITIES: dict[Access, type] = {
@@ -329,7 +341,11 @@ class ModelSpec:
 
     @staticmethod
     def from_settings(dataset: Dataset, model: Trainable) -> ModelSpec:
-        """Return the specification by `output_type`, by the annotation of `fit`, or of settings that are a model."""
+        """Return the specification of the model that training with these settings gives.
+
+        Its class is the result of `output_type`, else the return annotation of `fit`. Some settings are trained models
+        themselves; then it is their own class. Otherwise it is `BlackBox`.
+        """
         blind = isinstance(model, SupportsFeatureSubset) and bool(model.blind)
         if isinstance(model, DeclaresOutputType):
             return ModelSpec(dataset, model.output_type(dataset), blind)

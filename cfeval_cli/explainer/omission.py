@@ -13,12 +13,13 @@ from cfeval_cli.core import (
     Dataset,
     Explainer,
     Explanation,
+    Floats,
     ModelClient,
     ModelSpec,
     Removal,
     Workload,
 )
-from cfeval_cli.core.without import compute_removal_effect
+from cfeval_cli.core.removal_effect import compute_removal_effect
 from cfeval_cli.errors import check_option
 
 
@@ -79,18 +80,23 @@ class Omission(Explainer):
                 for j in range(dataset.n_features):
                     is_removed = np.arange(dataset.n_features)[None] == np.full((len(batch), 1), j)
                     after = compute_removal_effect(model, batch, is_removed, replacement).probability
-                    drops[:, j] = before - (before if after is None else after)
+                    drops[:, j] = before - _require_probability(after)
                 return Explanation.from_scores(drops, batch.codes != ABSENT)
             for j, (values, weights) in enumerate(samples):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
                 n, size = len(rows), len(values)
                 edits = (np.full((n, 1), j), np.repeat(np.arange(n), size), np.tile(values, (n, 1)))
                 _, after = model.evaluate_edits(batch.codes[rows], *edits, batch.labels[rows])
-                if after is None:
-                    raise ValueError("omission needs probabilities")
                 # A matrix product would make the sum of a row depend on the batch, to the last bit.
-                weighted = np.ascontiguousarray(after.reshape(n, size) * weights)
+                weighted = np.ascontiguousarray(_require_probability(after).reshape(n, size) * weights)
                 drops[rows, j] = before[rows] - weighted.sum(axis=1)
             return Explanation.from_scores(drops, batch.codes != ABSENT)
 
         return explain
+
+
+def _require_probability(probability: Floats | None) -> Floats:
+    """Return the probability; raise a ValueError if there is none, because then no drop is defined."""
+    if probability is None:
+        raise ValueError("omission needs probabilities")
+    return probability

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import Access, Bools, Floats, Ints, Metric, MetricInput, ModelSpec, Score
+from cfeval_cli.core.evaluation_cache import make_set_keys
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.memory import make_set_keys
 from cfeval_cli.core.neighbours import compute_class_shares, predict_training_classes
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.errors import check_int

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Explanation, Floats, Metric, MetricInput, Score
-from cfeval_cli.core.single import find_best_edit, find_single_edit
+from cfeval_cli.core.single_edit import find_best_edit, find_single_edit
 from cfeval_cli.errors import check_int
 from cfeval_cli.metric.erasure import NO_ORDER
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import ABSENT, AbsentScore, Access, Bools, FittedRemoval, Floats, Ints, Metric, MetricInput, Score
+from cfeval_cli.core.evaluation_cache import make_set_keys
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.memory import make_set_keys
-from cfeval_cli.core.without import RemovalEffect, compute_removal_effect
+from cfeval_cli.core.removal_effect import RemovalEffect, compute_removal_effect
 
 NO_ORDER = "the explainer selects a set of features, without an order or scores"
 

@@ -22,9 +22,9 @@ from cfeval_cli.core import (
     SearchTask,
 )
 from cfeval_cli.core.counterfactual import FittedConstant, Search, select_changeable
+from cfeval_cli.core.evaluation_cache import make_set_keys
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.memory import make_set_keys
-from cfeval_cli.core.single import find_best_edit, find_single_edit
+from cfeval_cli.core.single_edit import find_best_edit, find_single_edit
 from cfeval_cli.errors import check_int
 
 _BATCH_SETS = 1 << 16  # feature sets that one call of the search covers

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 
 from cfeval_cli.core import ABSENT, Bools, FittedRemoval, Floats, Ints, MetricInput, Replacement, Score
-from cfeval_cli.core.memory import make_set_keys
+from cfeval_cli.core.evaluation_cache import make_set_keys
 from cfeval_cli.errors import check_int
 from cfeval_cli.metric.curve import ErasureCurveMetric, rank_features
 from cfeval_cli.metric.erasure import compute_erasure

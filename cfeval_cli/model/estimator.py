@@ -24,8 +24,8 @@ from cfeval_cli.core import (
     Ints,
     SupportsFeatureSubset,
 )
+from cfeval_cli.core.evaluation_cache import evaluate_unique_rows
 from cfeval_cli.core.fingerprint import hash_component, hash_work
-from cfeval_cli.core.memory import evaluate_unique_rows
 from cfeval_cli.errors import UserError, check_int, check_option, excerpt_error
 from cfeval_cli.model.blind import Blind, check_blind, choose_read_features, keep_features, make_mask
 from cfeval_cli.model.encoding import BagOfWords, Encoder, TableEncoder, make_table_encoder

@@ -12,7 +12,7 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Codes, Query
+from cfeval_cli.core import Codes, PredictFunction
 
 _MAX_ROWS = 10_000  # in one call: more rows would need more memory and would hardly be faster
 
@@ -24,7 +24,7 @@ class _PendingQuery:
     """A query of a task that is suspended until the model has answered."""
 
     task: greenlet
-    query: Query
+    predict: PredictFunction
     codes: Codes
 
 
@@ -35,12 +35,12 @@ class BatchedEvaluation:
         self._positions: dict[greenlet, int] = {}  # of the running tasks
         self._must_run_alone = False  # whether the tasks draw from random generators that they share
 
-    def evaluate(self, query: Query, codes: Codes) -> NDArray[Any]:
+    def evaluate(self, predict: PredictFunction, codes: Codes) -> NDArray[Any]:
         """Return the model's answer; within a task of `run`, wait until the other tasks have queries too."""
         task = getcurrent()
         if task not in self._positions or task.parent is None:
-            return query(codes)
-        answer = task.parent.switch(_PendingQuery(task, query, codes))
+            return predict(codes)
+        answer = task.parent.switch(_PendingQuery(task, predict, codes))
         if isinstance(answer, Exception):
             raise answer
         return np.asarray(answer)
@@ -129,31 +129,31 @@ class _GlobalGenerators:
 
 def _answer_queries(pending: Sequence[_PendingQuery]) -> Iterator[tuple[_PendingQuery, NDArray[Any] | Exception]]:
     """Yield the answer to each query, from as few calls of the model as possible."""
-    for function in dict.fromkeys(query.query for query in pending):
+    for predict in dict.fromkeys(query.predict for query in pending):
         group: list[_PendingQuery] = []
-        for query in (query for query in pending if query.query == function):
+        for query in (query for query in pending if query.predict == predict):
             if group and sum(len(member.codes) for member in group) + len(query.codes) > _MAX_ROWS:
-                yield from zip(group, _answer_group(function, group), strict=True)
+                yield from zip(group, _answer_group(predict, group), strict=True)
                 group = []
             group.append(query)
-        yield from zip(group, _answer_group(function, group), strict=True)
+        yield from zip(group, _answer_group(predict, group), strict=True)
 
 
-def _answer_group(function: Query, group: Sequence[_PendingQuery]) -> Sequence[NDArray[Any] | Exception]:
+def _answer_group(predict: PredictFunction, group: Sequence[_PendingQuery]) -> Sequence[NDArray[Any] | Exception]:
     """Answer all queries of a group by one call; by one call each if that fails, so that each gets its own error."""
     if len(group) > 1:
         codes = np.concatenate([query.codes for query in group])
         try:
-            answer = function(codes)
+            answer = predict(codes)
         except Exception:
             answer = None
         if answer is not None and len(answer) == len(codes):
             return np.split(answer, np.cumsum([len(query.codes) for query in group])[:-1])
-    return [_answer_query(function, query.codes) for query in group]
+    return [_answer_query(predict, query.codes) for query in group]
 
 
-def _answer_query(function: Query, codes: Codes) -> NDArray[Any] | Exception:
+def _answer_query(predict: PredictFunction, codes: Codes) -> NDArray[Any] | Exception:
     try:
-        return function(codes)
+        return predict(codes)
     except Exception as error:
         return error

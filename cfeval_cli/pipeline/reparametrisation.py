@@ -33,7 +33,7 @@ from cfeval_cli.core import (
     SearchTask,
 )
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.without import compute_removal_effect
+from cfeval_cli.core.removal_effect import compute_removal_effect
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.context import RunContext, fit_removal
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric

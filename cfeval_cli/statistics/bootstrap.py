@@ -20,8 +20,10 @@ MIN_INSTANCES = 30  # a smaller sample has no intervals
 
 DrawCounts = NDArray[np.uint8]  # an instance is drawn 256 times with a probability below 1e-500
 
-_RESAMPLES_FACTOR = 2  # times the smallest number at which one resample against a difference does not undo it
-_MAX_ADDITIONS = 1 << 32  # scores added up over all resamples
+# With the smallest sufficient number, only a difference that has the same sign in every resample is significant after
+# Holm's correction. Twice as many allow one resample with the opposite sign.
+_RESAMPLES_FACTOR = 2
+_MAX_ADDITIONS = 1 << 32  # additions of a score, over all resamples
 _MAX_VALUES = 1 << 25  # values of all resamples held at once, 256 MB
 _MAX_DRAWS_PER_BLOCK = 1 << 22  # 32 MB
 _MIN_RESAMPLES_PER_BLOCK = 64  # the scores are read once for each block
@@ -29,10 +31,11 @@ _INSTANCES_PER_SLAB = 1 << 16  # added up at once
 
 
 def choose_n_resamples(n_metrics: int, n_scores: int, n_values: int) -> int:
-    """Return so many resamples that a difference between two metrics can be significant after Holm's correction.
+    """Return the number of resamples B with which a difference between two metrics can be significant.
 
-    The smallest p of B resamples is 2 / (B + 1), and Holm multiplies it by the number of pairs. The number of scores
-    and of values (of metrics for explainers) limits it to bound the time, but never below the default.
+    The smallest p-value of B resamples is 2 / (B + 1), and Holm's correction multiplies it by the number of pairs of
+    metrics. Time and memory limit B: a resample adds up all scores (`n_scores`) and holds one value per metric and
+    explainer (`n_values`). B is never below the default.
     """
     n_pairs = n_metrics * (n_metrics - 1) // 2
     affordable = min(_MAX_ADDITIONS // max(1, n_scores), _MAX_VALUES // max(1, n_values))
@@ -47,19 +50,20 @@ class Bootstrap:
     resamples: int = DEFAULT_RESAMPLES  # 0: no intervals
     confidence: float = 0.95
     min_instances: int = MIN_INSTANCES
-    max_interval_resamples: int | None = None  # of what is not tested with a correction; None: all resamples
+    # Only the tests with Holm's correction need more resamples than this. None: intervals use all resamples.
+    max_interval_resamples: int | None = None
 
     @property
     def for_intervals(self) -> Bootstrap:
-        """The settings for intervals of values that are not tested with a correction: the first of the resamples."""
+        """The settings for values that have an interval but no corrected test: only the first resamples are used."""
         if self.max_interval_resamples is None:
             return self
         return replace(self, resamples=min(self.resamples, self.max_interval_resamples))
 
     def compute_interval(self, values: Floats, is_sufficient: Bools | bool = True) -> tuple[Floats, Floats, Floats]:
-        """Return both ends of the interval, and the standard error, of values resampled along the first axis.
+        """Return the low end, the high end and the standard error of values (B, …) over the resamples.
 
-        NaN where the number of instances is not sufficient.
+        All three are NaN where the number of instances is not sufficient.
         """
         if not len(values):
             empty = np.full(values.shape[1:], np.nan)
@@ -102,7 +106,7 @@ def _draw_block(rng: np.random.Generator, size: int, resamples: int) -> DrawCoun
 
 
 def compute_resampled_sums(
-    matrices: Sequence[Callable[[slice], Floats]],
+    row_readers: Sequence[Callable[[slice], Floats]],
     size: int,
     resamples: int,
     seed: int,
@@ -110,16 +114,16 @@ def compute_resampled_sums(
     max_draws: int = _MAX_DRAWS_PER_BLOCK,
     instances_per_slab: int = _INSTANCES_PER_SLAB,
 ) -> list[Floats]:
-    """Return for each matrix (N, C) the sums (B, C) of its columns over every resample of its rows.
+    """Return for each matrix (N, columns) the sums (B, columns) over every resample of its rows.
 
-    A matrix is a function that returns some of its rows, so that few are in memory at once.
+    A matrix is given by a function that returns the rows of a slice, so that only one slice is in memory at a time.
     """
-    sums = [[np.zeros((0, matrix(slice(0, 0)).shape[1]))] for matrix in matrices]
+    sums = [[np.zeros((0, read_rows(slice(0, 0)).shape[1]))] for read_rows in row_readers]
     for counts in draw_counts(size, resamples, seed, max_draws):
         for slab in iterate_slabs(size, instances_per_slab):
             weights = counts[:, slab].astype(np.float64)
-            for blocks, matrix in zip(sums, matrices, strict=True):
-                summand = weights @ matrix(slab)
+            for blocks, read_rows in zip(sums, row_readers, strict=True):
+                summand = weights @ read_rows(slab)
                 if slab.start:
                     blocks[-1] += summand
                 else:
@@ -129,7 +133,7 @@ def compute_resampled_sums(
 
 
 def divide_halves(totals: Floats) -> Floats:
-    """Divide the first half of the last axis by the second; NaN where the denominator is zero."""
+    """Divide the numerators (first half of the last axis) by the denominators (second half); NaN where these are 0."""
     numerator, denominator = np.split(totals, 2, axis=-1)
     return divide_or_nan(numerator, denominator)
 

@@ -23,9 +23,9 @@ class ScoreSeries:
 
     numerator: Floats
     denominator: Floats
-    positions: Ints  # of its instances among all, ascending
-    is_common: Bools | None = None  # whether all explainers cover the instance; None: they cover all
-    common_only: bool = False  # whether only common instances count
+    positions: Ints  # of the scored instances in Scores.ids, ascending
+    is_common: Bools | None = None  # whether every explainer has a score of the instance; None: of all instances
+    common_only: bool = False  # whether instances that are not common are left out
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -36,14 +36,14 @@ class ScoreSeries:
         return len(self) if self.is_common is None or not self.common_only else int(self.is_common.sum())
 
     def sort(self) -> ScoreSeries:
-        """Return the series sorted by position; no copy if it is sorted already."""
+        """Return a new series sorted by position, without `is_common`, which is set later; itself if it is sorted."""
         if (np.diff(self.positions) > 0).all():
             return self
         order = np.argsort(self.positions, kind="stable")
         return ScoreSeries(self.numerator[order], self.denominator[order], self.positions[order])
 
     def select_counted(self, start: int = 0, stop: int | None = None) -> tuple[Floats, Floats, Ints]:
-        """Return numerators, denominators and positions of what counts, from one position to another."""
+        """Return numerators, denominators and positions of the counted instances, from position `start` to `stop`."""
         part = slice(None)
         if stop is not None:
             part = slice(*np.searchsorted(self.positions, (start, stop)).tolist())
@@ -74,7 +74,8 @@ class Scores:
     def from_frame(frame: pd.DataFrame) -> Scores:
         """Return the scores of a table like scores.parquet.
 
-        The positions of the instances are their order in a series that has all of them, or else that of their ids.
+        The order of the instances is that of the longest series if it has every instance; otherwise they are sorted
+        by id.
         """
         labels = [frame[name].astype("category").cat for name in ("metric", "variant", "explainer")]
         names, codes = [label.categories.tolist() for label in labels], [label.codes.to_numpy() for label in labels]
@@ -105,20 +106,20 @@ class Scores:
         return Scores(series, all_ids.to_numpy())
 
     def with_common(self, common: Mapping[ScoreKey, Bools]) -> Scores:
-        """Return the scores with the instances that all explainers cover, of the series that have others too."""
+        """Return the scores with a mask of the common instances for each series in `common`; others have none."""
         return replace(
             self, series={key: replace(part, is_common=common.get(key)) for key, part in self.series.items()}
         )
 
     def select_common(self) -> Scores | None:
-        """Return the scores of common instances only; None if all are common."""
+        """Return the scores of common instances only; None if every instance of every series is common."""
         if all(part.is_common is None for part in self.series.values()):
             return None
         series = {key: replace(part, common_only=True) for key, part in self.series.items()}
         return replace(self, series=series).drop_unscored_instances()
 
     def drop_unscored_instances(self) -> Scores:
-        """Return the scores among the instances that have any score that counts."""
+        """Return the scores without the instances that no series has a counted score of."""
         if any(part.n_counted == self.n_instances for part in self.series.values()):
             return self
         is_scored = np.zeros(self.n_instances, dtype=bool)
@@ -139,7 +140,7 @@ class Scores:
         return replace(self, series=series)
 
     def stack_columns(self, explainer: str, metrics: Sequence[MetricKey], part: slice = slice(None)) -> Floats:
-        """Return numerators, then denominators (n, 2R) of one explainer on some instances; zero without a score."""
+        """Return R columns of numerators, then R of denominators (n, 2R), of an explainer; zero without a score."""
         start, stop, _ = part.indices(self.n_instances)
         columns = np.zeros((2, len(metrics), stop - start))
         for i, metric in enumerate(metrics):

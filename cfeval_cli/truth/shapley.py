@@ -23,7 +23,7 @@ from cfeval_cli.core import (
     Truth,
     TruthEstimate,
 )
-from cfeval_cli.core.memory import encode_rows
+from cfeval_cli.core.evaluation_cache import encode_rows
 from cfeval_cli.core.model import ABILITY_DESCRIPTIONS
 from cfeval_cli.errors import check_float, check_int
 from cfeval_cli.seeding import make_stream

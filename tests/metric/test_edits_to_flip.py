@@ -79,7 +79,7 @@ def test_a_set_has_no_order_and_settings_are_checked():
 
 
 def test_of_many_values_the_most_frequent_are_tried():
-    from cfeval_cli.core.single import select_candidates
+    from cfeval_cli.core.single_edit import select_candidates
 
     dataset = make_dataset([40, 3], n=200, seed=3)
     subset = select_candidates(dataset, 0, 7)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, Explanation, Ledger, LedgerKey
 from cfeval_cli.core.metric import fill_in_counts
-from cfeval_cli.core.without import RemovalEffect
+from cfeval_cli.core.removal_effect import RemovalEffect
 from cfeval_cli.metric import lattice
 from cfeval_cli.metric.aopc import Aopc
 from cfeval_cli.metric.erasure import compute_erasure

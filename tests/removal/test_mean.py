@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, BlackBox, HasGradient, ModelSpec, Probabilistic, Rows
-from cfeval_cli.core.without import compute_removal_effect
+from cfeval_cli.core.removal_effect import compute_removal_effect
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.removal.mean import Mean

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, HasEmbeddings, Probabilistic, Rows
 from cfeval_cli.core.explanation import mark_selected
-from cfeval_cli.core.without import compute_removal_effect
+from cfeval_cli.core.removal_effect import compute_removal_effect
 from cfeval_cli.removal.marginal import Marginal
 from tests.problems import (
     REMOVALS,
@@ -127,7 +127,7 @@ def test_mean_over_draws_is_weighted_and_computed_in_batches(monkeypatch):
             batch_sizes.append(len(codes))
             return model.predict_proba(codes)
 
-    monkeypatch.setattr("cfeval_cli.core.without._BATCH_ROWS", 64)
+    monkeypatch.setattr("cfeval_cli.core.removal_effect._BATCH_ROWS", 64)
     parts = compute_removal_effect(open_client(RecordingModelOfSizes()), rows, is_removed, replacement)
     assert (
         max(batch_sizes) <= 64 and (parts.flip_rate == flips).all() and parts.probability == pytest.approx(probability)

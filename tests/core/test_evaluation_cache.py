@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core.memory import AnswerCache, encode_rows, evaluate_unique_rows, make_set_keys
+from cfeval_cli.core.evaluation_cache import AnswerCache, encode_rows, evaluate_unique_rows, make_set_keys
 
 
 @given(st.integers(1, 80), st.integers(0, 999), st.booleans())

@@ -9,7 +9,7 @@ import numpy as np
 
 from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.data import ABSENT, NO_FEATURE, Bools, Codes, Floats, Ints, Rows
-from cfeval_cli.core.memory import make_set_keys
+from cfeval_cli.core.evaluation_cache import make_set_keys
 from cfeval_cli.core.removal import Replacement
 
 _BATCH_ROWS = 1 << 16  # edited rows per model call
@@ -27,15 +27,14 @@ class RemovalEffect:
 def compute_removal_effect(
     model: ModelClient, rows: Rows, is_removed: Bools, replacement: Replacement
 ) -> RemovalEffect:
-    """Return the effect of removing the features `is_removed` (n, M) of each row."""
+    """Return the effect of removing the features marked in `is_removed` (n, M); absent features stay absent."""
+    is_removed = is_removed & (rows.codes != ABSENT)
     if replacement.value is not None:
-        edited = np.where(is_removed & (rows.codes != ABSENT), np.int32(replacement.value), rows.codes)
+        edited = np.where(is_removed, np.int32(replacement.value), rows.codes)
         labels, probability = model.predict_with_proba(edited, rows.labels)
         return _make_effect((labels != rows.labels).astype(float), probability, rows)
     if replacement.vectors is not None:
-        return _make_effect(
-            *_replace_embeddings(model, rows, is_removed & (rows.codes != ABSENT), replacement.vectors), rows
-        )
+        return _make_effect(*_replace_embeddings(model, rows, is_removed, replacement.vectors), rows)
     flips, remaining, drops = (np.zeros(len(rows)) for _ in range(3))
     has_probability = True
     for batch in _iterate_batches(rows, is_removed, replacement):
@@ -60,25 +59,25 @@ def compute_removal_effect(
 
 
 @dataclass(frozen=True)
-class _RemovalPart:
-    """Rows (n,) of which the same features (k,) are removed, and their replacements (s, k) with weights."""
+class _RemovalGroup:
+    """Rows from which the same features are removed, with the sampled values that replace these."""
 
-    rows: Ints
-    features: Ints
-    values: Codes
-    weights: Floats
+    rows: Ints  # (n,) indices of rows
+    features: Ints  # (k,)
+    values: Codes  # (s, k)
+    weights: Floats  # (s,)
 
 
-def _iterate_batches(rows: Rows, is_removed: Bools, replacement: Replacement) -> Iterator[list[_RemovalPart]]:
-    """Yield parts to evaluate in one call, since calls of many models have a high fixed cost."""
-    batch: list[_RemovalPart] = []
+def _iterate_batches(rows: Rows, is_removed: Bools, replacement: Replacement) -> Iterator[list[_RemovalGroup]]:
+    """Yield groups to evaluate in one call, since calls of many models have a high fixed cost."""
+    batch: list[_RemovalGroup] = []
     size = 0
     for removed, members in zip(*_group_rows(is_removed), strict=True):
         features = np.flatnonzero(removed)
         values, weights = replacement.sample(features)
         step = max(1, _BATCH_ROWS // len(values))
         for start in range(0, len(members), step):
-            part = _RemovalPart(members[start : start + step], features, values, weights)
+            part = _RemovalGroup(members[start : start + step], features, values, weights)
             if batch and size + len(part.rows) * len(values) > _BATCH_ROWS:
                 yield batch
                 batch, size = [], 0

@@ -67,19 +67,19 @@ def evaluate_unique_rows(
 
 
 class AnswerCache:
-    """Arrays by topic and key, and objects by topic."""
+    """Model answers and other results that metrics share: arrays by topic and key, and objects by topic."""
 
     def __init__(self) -> None:
         self._answers: dict[str, tuple[Keys, NDArray[Any]]] = {}
         self._objects: dict[str, Any] = {}
 
-    def get_or_compute(self, about: str, keys: Keys, compute: Callable[[Ints], NDArray[_Kind]]) -> NDArray[_Kind]:
+    def get_or_compute(self, topic: str, keys: Keys, compute: Callable[[Ints], NDArray[_Kind]]) -> NDArray[_Kind]:
         """Return an entry (n, …) for each key; `compute` is called with the positions (m,) of new keys, each once."""
         unique, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        if about not in self._answers:
-            self._answers[about] = (unique, compute(first))
-            return np.asarray(self._answers[about][1][inverse])
-        stored, answers = self._answers[about]
+        if topic not in self._answers:
+            self._answers[topic] = (unique, compute(first))
+            return np.asarray(self._answers[topic][1][inverse])
+        stored, answers = self._answers[topic]
         position = np.searchsorted(stored, unique)
         is_new = np.ones(len(unique), dtype=bool)
         if len(stored):
@@ -90,7 +90,7 @@ class AnswerCache:
             order = np.argsort(stored, kind="stable")
             stored = stored[order]
             answers = np.concatenate([answers, results])[order]
-            self._answers[about] = (stored, answers)
+            self._answers[topic] = (stored, answers)
             position = np.searchsorted(stored, unique)
         return np.asarray(answers[position][inverse])
 
@@ -98,9 +98,9 @@ class AnswerCache:
         """Delete all arrays, which belong to instances; objects of `get_or_create` stay."""
         self._answers.clear()
 
-    def get_or_create(self, about: str, create: Callable[[], _T]) -> _T:
+    def get_or_create(self, topic: str, create: Callable[[], _T]) -> _T:
         """Return an object that is created at the first call."""
-        if about not in self._objects:
-            self._objects[about] = create()
-        created: _T = self._objects[about]
+        if topic not in self._objects:
+            self._objects[topic] = create()
+        created: _T = self._objects[topic]
         return created

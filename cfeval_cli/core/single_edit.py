@@ -8,7 +8,7 @@ import numpy as np
 
 from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.data import ABSENT, Bools, Codes, Dataset, Floats, Ints
-from cfeval_cli.core.memory import make_set_keys
+from cfeval_cli.core.evaluation_cache import make_set_keys
 from cfeval_cli.core.metric import MetricInput
 
 _BATCH_ROWS = 1 << 16  # edited rows per model call
