@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Access, single
+from cfeval_cli.core import ABSENT, Access, single_edit
 from tests.problems import (
     add_constraints,
     get_class_proba,
@@ -31,7 +31,7 @@ def test_best_value_has_the_lowest_probability(seed, constrained, access):
     other = (features + 1) % dataset.n_features
     codes[np.arange(12), other] = np.where(codes[np.arange(12), other] == ABSENT, ABSENT, 0)
     own_values = original_codes[np.arange(12), features]
-    result = single.find_best_edit(dataset, open_client(model, access), codes, labels, own_values, features, 100)
+    result = single_edit.find_best_edit(dataset, open_client(model, access), codes, labels, own_values, features, 100)
     for i, j in enumerate(features):
         candidates = []
         for value in dataset.candidates[j].tolist() if own_values[i] != ABSENT else ():
@@ -55,9 +55,9 @@ def test_result_does_not_depend_on_batches(monkeypatch):
     model = make_linear(dataset, 2)
     codes, features = dataset.test.codes, np.arange(30) % 3
     arguments = (codes, predict_labels(model, codes), codes[np.arange(30), features], features, 100)
-    unbatched = single.find_best_edit(dataset, open_client(model), *arguments)
-    monkeypatch.setattr(single, "_BATCH_ROWS", 7)
-    batched = single.find_best_edit(dataset, open_client(model), *arguments)
+    unbatched = single_edit.find_best_edit(dataset, open_client(model), *arguments)
+    monkeypatch.setattr(single_edit, "_BATCH_ROWS", 7)
+    batched = single_edit.find_best_edit(dataset, open_client(model), *arguments)
     assert (
         unbatched.value.tolist() == batched.value.tolist()
         and unbatched.probability.tolist() == batched.probability.tolist()
