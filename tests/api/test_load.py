@@ -9,12 +9,12 @@ import pytest
 from cfeval_cli import load
 from cfeval_cli.errors import UserError
 from tests.conftest import reseal
-from tests.report.test_page import FEWER, FOUR
+from tests.report.test_page import FOUR, SMALL_RUN
 
 
 @pytest.fixture(scope="module")
 def folder(toy, make_run):
-    return make_run(toy, FOUR, *FEWER)
+    return make_run(toy, FOUR, *SMALL_RUN)
 
 
 def test_tables_equal_the_files(folder):
@@ -29,7 +29,7 @@ def test_tables_equal_the_files(folder):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_training_data_in_the_folder_is_mentioned(toy, make_run, training):
-    folder = make_run(toy, FOUR, *FEWER, copy=True)
+    folder = make_run(toy, FOUR, *SMALL_RUN, copy=True)
     if not training:
         (folder / "training.parquet").unlink()
         reseal(folder)
@@ -59,12 +59,12 @@ def test_moved_embeddings_have_no_values(toy, make_run):
 
 
 def test_figures_are_drawn_from_any_run(toy, make_run):
-    figures = load(make_run(toy, FOUR, *FEWER)).figures
+    figures = load(make_run(toy, FOUR, *SMALL_RUN)).figures
     assert figures and all(np.isfinite(figure.get_figwidth()) for figure in figures.values())
 
 
 def test_notebook_output_is_escaped(toy, make_run):
-    folder = make_run(toy, FOUR, *FEWER, copy=True)
+    folder = make_run(toy, FOUR, *SMALL_RUN, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explainers"]["omission"] = "<script>alert(1)</script>"
     record["data"]["name"] = "<img src=x>"
@@ -76,7 +76,7 @@ def test_notebook_output_is_escaped(toy, make_run):
 
 
 def test_changed_or_incomplete_folder_is_refused(toy, make_run, tmp_path):
-    folder = make_run(toy, FOUR, *FEWER, copy=True)
+    folder = make_run(toy, FOUR, *SMALL_RUN, copy=True)
     (folder / "metrics.csv").write_text("")
     with pytest.raises(UserError, match="is not as the run left it"):
         load(folder)

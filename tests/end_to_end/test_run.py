@@ -27,8 +27,8 @@ SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
 N = 18  # instances: two chunks, so that there is something for workers
 LEARNT = "model.max_epochs=20"  # as good as all hundred, on so few rows
-WHOLE = ("k=2", f"n_explain={N}", "resamples=200")
-MORE = ("explainer_stability=6", "reparametrisations=2", "bounds=2000", "metric=core", LEARNT)
+RUN_SETTINGS = ("k=2", f"n_explain={N}", "resamples=200")
+EXTRA_SETTINGS = ("explainer_stability=6", "reparametrisations=2", "bounds=2000", "metric=core", LEARNT)
 RESULTS = {"bounds.csv", "bounds_truth.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
            "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
            "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
@@ -39,13 +39,13 @@ RESULTS = {"bounds.csv", "bounds_truth.csv", "correlations.csv", "costs.csv", "c
 
 
 @pytest.fixture(scope="module")
-def whole(toy, make_run):
+def full_run(toy, make_run):
     """One run with six explainers, k = 2."""
-    return make_run(toy, SIX, *FAST, *WHOLE, *MORE)
+    return make_run(toy, SIX, *FAST, *RUN_SETTINGS, *EXTRA_SETTINGS)
 
 
-def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
-    folder = whole
+def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(full_run):
+    folder = full_run
     assert {path.name for path in folder.iterdir()} == RESULTS - {"run.log"}
     record = json.loads((folder / "run.json").read_text())
     assert record["schema"] == 8 and record["status"] == "complete" and record["settings"]["seed"] == 0
@@ -70,9 +70,9 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     assert rows["explainer", "decision_boundary", ""] >= N * 100
     assert rows["explainer", "random", ""] == 0
     assert rows["explainer", "anchor", ""] > N * 100
-    used = N * 6 - missing(folder)
+    n_complete = N * 6 - count_incomplete(folder)
     assert (
-        used < rows["metric", "comprehensiveness", ""] <= 101 * used
+        n_complete < rows["metric", "comprehensiveness", ""] <= 101 * n_complete
     )  # deleted, and what others have, 100 times at most
 
 
@@ -82,43 +82,43 @@ def read_model_rows(folder):
     return costs.set_index(["part", "name", "access"])["model_rows"]
 
 
-def missing(folder):
-    told = pd.read_parquet(folder / "explanations.parquet")
-    return int((told["features"].map(len) < 2).sum())
+def count_incomplete(folder):
+    explanations = pd.read_parquet(folder / "explanations.parquet")
+    return int((explanations["features"].map(len) < 2).sum())
 
 
-def test_the_search_asks_for_each_candidate_once(whole):
+def test_the_search_asks_for_each_candidate_once(full_run):
     """The rows that a search asked for: the product of its features' values, and one more for the one it took."""
-    folder = whole
-    described = json.loads((folder / "dataset.json").read_text())
-    values = [len(described["values"][feature["values"]]) for feature in described["features"]]
+    folder = full_run
+    description = json.loads((folder / "dataset.json").read_text())
+    values = [len(description["values"][feature["values"]]) for feature in description["features"]]
     rows = read_model_rows(folder)
-    told = pd.read_parquet(folder / "explanations.parquet")
-    for name, group in told.groupby("explainer"):
+    explanations = pd.read_parquet(folder / "explanations.parquet")
+    for name, group in explanations.groupby("explainer"):
         complete = [features[:2] for features in group["features"] if len(features) >= 2]
         expected = sum(int(np.prod([values[j] for j in features])) + 1 for features in complete)
         assert rows["search", name, "label"] == rows["search", name, "probability"] == expected
 
 
-def test_coverage_stands_beside_every_score_and_under_half_is_said_in_words(whole):
-    folder = whole
+def test_coverage_stands_beside_every_score_and_under_half_is_said_in_words(full_run):
+    folder = full_run
     metrics = pd.read_csv(folder / "metrics.csv")
-    told = pd.read_parquet(folder / "explanations.parquet")
-    share = told.groupby("explainer")["features"].apply(lambda lists: (lists.map(len) >= 2).mean())
+    explanations = pd.read_parquet(folder / "explanations.parquet")
+    share = explanations.groupby("explainer")["features"].apply(lambda lists: (lists.map(len) >= 2).mean())
     assert metrics["coverage"].to_numpy() == pytest.approx(metrics["explainer"].map(share).to_numpy())
     low = [name for name, value in share.items() if value < 0.5]
     assert ("Under half of the instances: " in (folder / "tables.md").read_text()) == bool(low)
 
 
 def test_what_is_printed_is_what_is_stored(toy, tmp_path):
-    few = (
+    settings = (
         "explainer=[random,omission,lr]",
         "n_explain=20",
         "bounds=5",
         "explainer_stability=2",
         "reparametrisations=1",
     )
-    done = toy.run(*few, "metric=core", "resamples=100", cwd=tmp_path)
+    done = toy.run(*settings, "metric=core", "resamples=100", cwd=tmp_path)
     folder = find_only_run(tmp_path)
     assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == RESULTS
     assert (folder / ".hydra" / "config.yaml").exists()
@@ -144,32 +144,32 @@ def results(folder):
     return {name: (folder / name).read_bytes() for name in names}
 
 
-def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, make_run, whole):
+def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, make_run, full_run):
     reversed_six = "explainer=[lr,decision_boundary,anchor,lime,omission,random]"
-    folder = make_run(toy, reversed_six, *FAST, *WHOLE, *MORE)
-    assert results(folder) == results(whole)
-    ours, theirs = (np.load(folder / "model.npz", allow_pickle=False) for folder in (folder, whole))
-    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs.files)
+    folder = make_run(toy, reversed_six, *FAST, *RUN_SETTINGS, *EXTRA_SETTINGS)
+    assert results(folder) == results(full_run)
+    arrays, expected_arrays = (np.load(folder / "model.npz", allow_pickle=False) for folder in (folder, full_run))
+    assert all(np.array_equal(arrays[name], expected_arrays[name]) for name in expected_arrays.files)
 
 
 @pytest.mark.slow  # the one above has the gist
-def test_the_same_seed_gives_the_same_bytes_with_another_order_of_sets(toy, tmp_path, whole):
-    toy.run(SIX, *FAST, *WHOLE, *MORE, cwd=tmp_path, env={"PYTHONHASHSEED": "7"})
-    assert results(find_only_run(tmp_path)) == results(whole)
+def test_the_same_seed_gives_the_same_bytes_with_another_order_of_sets(toy, tmp_path, full_run):
+    toy.run(SIX, *FAST, *RUN_SETTINGS, *EXTRA_SETTINGS, cwd=tmp_path, env={"PYTHONHASHSEED": "7"})
+    assert results(find_only_run(tmp_path)) == results(full_run)
 
 
 def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, make_run):
-    chosen = {}
+    samples = {}
     for name, arguments in {
         "all": ["n_explain=null"],
         "one": ["n_explain=12"],
         "again": ["n_explain=12", "k=2"],
     }.items():
         folder = make_run(toy, "explainer=lr", "metric=[recall]", "resamples=0", *arguments)
-        chosen[name] = pd.read_parquet(folder / "instances.parquet")["instance"].tolist()
-    assert chosen["one"] == chosen["again"] == sorted(chosen["one"])
-    assert set(chosen["one"]) < set(chosen["all"])
-    assert chosen["one"] not in (chosen["all"][:12], chosen["all"][-12:])
+        samples[name] = pd.read_parquet(folder / "instances.parquet")["instance"].tolist()
+    assert samples["one"] == samples["again"] == sorted(samples["one"])
+    assert set(samples["one"]) < set(samples["all"])
+    assert samples["one"] not in (samples["all"][:12], samples["all"][-12:])
 
 
 def test_two_explainers_that_say_the_same_get_the_same_scores(toy, make_run):
@@ -188,58 +188,58 @@ def test_two_explainers_that_say_the_same_get_the_same_scores(toy, make_run):
 
 @pytest.mark.slow  # tests/reliability/test_shapes.py has the gist
 def test_explainer_derived_from_another_is_not_computed_again_and_has_the_same_costs(toy, make_run, monkeypatch):
-    few = ("explainer.lime_absolute.n_samples=100", "n_explain=12")
-    alone = make_run(toy, "explainer=[lime_absolute,random]", *few)
-    explain, asked = explain_stage.compute_explanations, []
+    settings = ("explainer.lime_absolute.n_samples=100", "n_explain=12")
+    alone = make_run(toy, "explainer=[lime_absolute,random]", *settings)
+    explain, computed_names = explain_stage.compute_explanations, []
 
-    def told(job, *rest, **more):
-        asked.append(job.name)
-        return explain(job, *rest, **more)
+    def compute_and_record(job, *arguments, **options):
+        computed_names.append(job.name)
+        return explain(job, *arguments, **options)
 
-    monkeypatch.setattr(explain_stage, "compute_explanations", told)
-    both = make_run(toy, "explainer=[lime,lime_absolute,random]", *few, "explainer.lime.n_samples=100")
-    assert asked == ["random", "lime"]
-    frames = [pd.read_parquet(folder / "explanations.parquet") for folder in (alone, both)]
-    mine = [frame[frame["explainer"] == "lime_absolute"].reset_index(drop=True) for frame in frames]
-    assert len(mine[0]) == 12
-    pd.testing.assert_frame_equal(*mine)
-    costs = [pd.read_csv(folder / "costs.csv").set_index(["part", "name"])["model_rows"] for folder in (alone, both)]
+    monkeypatch.setattr(explain_stage, "compute_explanations", compute_and_record)
+    joint = make_run(toy, "explainer=[lime,lime_absolute,random]", *settings, "explainer.lime.n_samples=100")
+    assert computed_names == ["random", "lime"]
+    frames = [pd.read_parquet(folder / "explanations.parquet") for folder in (alone, joint)]
+    derived = [frame[frame["explainer"] == "lime_absolute"].reset_index(drop=True) for frame in frames]
+    assert len(derived[0]) == 12
+    pd.testing.assert_frame_equal(*derived)
+    costs = [pd.read_csv(folder / "costs.csv").set_index(["part", "name"])["model_rows"] for folder in (alone, joint)]
     assert costs[0]["explainer", "lime_absolute"] == costs[1]["explainer", "lime_absolute"]
     assert costs[1]["explainer", "lime_absolute"] == costs[1]["explainer", "lime"]
 
 
 def test_incomplete_explanations_are_skipped_filled_or_kept(toy, make_run):
-    seen, edits = {}, {}
-    for how in ("skip", "random", "keep"):
+    metric_rows, edits = {}, {}
+    for policy in ("skip", "random", "keep"):
         # lr covers all, so that decision_boundary's own instances are the common ones
-        few = ("explainer=[decision_boundary,lr]", "k=2", "resamples=0", "metric=[validity,recall]")
-        folder = make_run(toy, *few, f"incomplete={how}")
-        seen[how] = pd.read_csv(folder / "metrics.csv").query(
+        settings = ("explainer=[decision_boundary,lr]", "k=2", "resamples=0", "metric=[validity,recall]")
+        folder = make_run(toy, *settings, f"incomplete={policy}")
+        metric_rows[policy] = pd.read_csv(folder / "metrics.csv").query(
             "explainer == 'decision_boundary' and metric == 'validity'"
         )
-        edits[how] = pd.read_parquet(folder / "counterfactuals.parquet").query("explainer == 'decision_boundary'")
-        lengths = edits[how]["features"].map(len)
-        assert (lengths == 2).all() if how != "keep" else lengths.min() >= 1
-    told = (
+        edits[policy] = pd.read_parquet(folder / "counterfactuals.parquet").query("explainer == 'decision_boundary'")
+        lengths = edits[policy]["features"].map(len)
+        assert (lengths == 2).all() if policy != "keep" else lengths.min() >= 1
+    n_selected = (
         pd.read_parquet(folder / "explanations.parquet").query("explainer == 'decision_boundary'")["features"].map(len)
     )
-    assert 0 < (told >= 2).sum() < 40  # otherwise this test would show nothing
-    short = told.to_numpy() < 2
+    assert 0 < (n_selected >= 2).sum() < 40  # otherwise this test would show nothing
+    short = n_selected.to_numpy() < 2
     filled = edits["random"].query("access == 'label'")["features"].to_numpy()[short]
     second = np.array([features[1] for features in filled])
     lowest = np.array([min(set(range(4)) - {features[0]}) for features in filled])
     assert 0 < (second == lowest).sum() < len(second)  # at random, not the first that comes
-    assert (seen["skip"]["n"] == (told >= 2).sum()).all()
-    assert (seen["random"]["n"] == 40).all()
-    assert (seen["keep"]["n"] == (told >= 1).sum()).all()
-    for how in seen:
-        assert seen[how]["coverage"].tolist() == pytest.approx([(told >= 2).mean()] * 2)
+    assert (metric_rows["skip"]["n"] == (n_selected >= 2).sum()).all()
+    assert (metric_rows["random"]["n"] == 40).all()
+    assert (metric_rows["keep"]["n"] == (n_selected >= 1).sum()).all()
+    for policy in metric_rows:
+        assert metric_rows[policy]["coverage"].tolist() == pytest.approx([(n_selected >= 2).mean()] * 2)
 
 
 def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, make_run):
     arguments = ["explainer.decision_boundary.n_samples=1", "explainer.decision_boundary.max_edits=1", "k=2"]
-    few = ("n_explain=10", "metric=[c,recall]", "resamples=0")
-    folder = make_run(toy, "explainer=[decision_boundary,lr,random]", *arguments, *few)
+    settings = ("n_explain=10", "metric=[c,recall]", "resamples=0")
+    folder = make_run(toy, "explainer=[decision_boundary,lr,random]", *arguments, *settings)
     metrics, text = pd.read_csv(folder / "metrics.csv"), (folder / "tables.md").read_text()
     row = metrics.query("explainer == 'decision_boundary' and metric == 'c'").iloc[0]
     assert row["n"] == 0 and np.isnan(row["value"]) and row["note"] == "no usable explanation" and row["coverage"] == 0
@@ -248,11 +248,11 @@ def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, make_run):
 
 @pytest.mark.parametrize("distance", ["cosine", "mahalanobis", "constant"])
 def test_other_distances(toy, make_run, distance):
-    few = ("explainer=[random,lr]", "n_explain=20", "metric=[proximity,c,recall]", "truth=[signed]", "resamples=0")
-    folder = make_run(toy, *few, f"distance={distance}", "k=2")
+    settings = ("explainer=[random,lr]", "n_explain=20", "metric=[proximity,c,recall]", "truth=[signed]", "resamples=0")
+    folder = make_run(toy, *settings, f"distance={distance}", "k=2")
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
-    found = pd.read_parquet(folder / "counterfactuals.parquet")
-    for (explainer, access), group in found.groupby(["explainer", "access"]):
+    counterfactuals = pd.read_parquet(folder / "counterfactuals.parquet")
+    for (explainer, access), group in counterfactuals.groupby(["explainer", "access"]):
         assert metrics["proximity", access, explainer] == pytest.approx(group["distance"].mean())
         assert metrics["c", access, explainer] == pytest.approx(group["flipped"].sum() / group["distance"].sum())
     assert f"{distance} distance" in json.loads((folder / "run.json").read_text())["setup"]
@@ -286,8 +286,8 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults):
     assert len(dataset.test) == 1569
     ids, codes = dataset.test.ids, dataset.test.codes
     for j, column in enumerate(expected):
-        ours = codes[:, j] if j in (0, 10) else np.array(names[j])[codes[:, j]]
-        assert ours.tolist() == column[ids].tolist()
+        column_values = codes[:, j] if j in (0, 10) else np.array(names[j])[codes[:, j]]
+        assert column_values.tolist() == column[ids].tolist()
     assert dataset.test.labels.tolist() == (raw[14].to_numpy()[ids] == ">50K").tolist()
 
 
@@ -302,20 +302,23 @@ def test_adults_from_end_to_end(adults, tmp_path, caplog):
     record = json.loads((folder / "run.json").read_text())
     assert record["splits"] == {"train": 12545, "validation": 1568, "test": 1569}
     assert record["data"]["rows_read"] == 32561 and record["data"]["rows_used"] == 15682
-    described = json.loads((folder / "dataset.json").read_text())
-    assert len(described["features"]) == 12
-    assert described["fitted"]["age"]["cuts"] == [28, 37, 48]
-    assert described["fitted"]["capital_gain"]["median"] == 7298
+    description = json.loads((folder / "dataset.json").read_text())
+    assert len(description["features"]) == 12
+    assert description["fitted"]["age"]["cuts"] == [28, 37, 48]
+    assert description["fitted"]["capital_gain"]["median"] == 7298
     assert record["accuracy"]["test"] > 0.80 > record["reference"]["test_accuracy"]
     assert f"test accuracy {100 * record['accuracy']['test']:.2f} % (paper: 77.57 %)" in caplog.text
-    ours = check_run(folder)
-    assert ours["proximity", "label", "lime"] == pytest.approx(2**0.5)
-    assert ours["recall", "shapley", "lr"] == 1.0
-    assert ours["validity", "label", "lr"] == ours["validity", "probability", "lr"]  # k = 1: a flip exists or not
+    values = check_run(folder)
+    assert values["proximity", "label", "lime"] == pytest.approx(2**0.5)
+    assert values["recall", "shapley", "lr"] == 1.0
+    assert values["validity", "label", "lr"] == values["validity", "probability", "lr"]  # k = 1: a flip exists or not
     correlations = pd.read_csv(folder / "correlations.csv")
     assert set(correlations["truth"]) == {"shapley", "contrast"}
     ranked = correlations.query("variant != 'mask' and subset == 'all'").groupby("metric")["explainers"].agg(set)
-    assert {name for name, many in ranked.items() if many == {5}} == {"naopc", "edits_to_flip"}  # rules have no order
+    assert {name for name, counts in ranked.items() if counts == {5}} == {
+        "naopc",
+        "edits_to_flip",
+    }  # rules have no order
     assert set().union(*ranked) == {5, 6}
 
 
@@ -324,15 +327,15 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
     explainers = "explainer=[random,omission,decision_boundary,lr]"
     words = ("cache=off", "k=2", "distance.space=embedding", f"data_dir={adults}", "access=probability", FEW_METRICS)
     folder = inside.run(tmp_path, explainers, *words)
-    ours = pd.read_csv(folder / "metrics.csv").query("variant != 'label'")
-    theirs = recomputation.recompute(folder)
-    for row in ours[ours["value"].notna()].itertuples():
-        assert row.value == pytest.approx(theirs[row.metric, row.variant, row.explainer], abs=1e-9, rel=1e-9)
+    metrics = pd.read_csv(folder / "metrics.csv").query("variant != 'label'")
+    expected = recomputation.recompute(folder)
+    for row in metrics[metrics["value"].notna()].itertuples():
+        assert row.value == pytest.approx(expected[row.metric, row.variant, row.explainer], abs=1e-9, rel=1e-9)
     assert json.loads((folder / "run.json").read_text())["instances"] == 1569
 
 
 def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_path):
-    usual = [*toy.arguments[2:], "cache=off", "figures=[]", "report=false", "explainer=[random,lr]"]
+    base_settings = [*toy.arguments[2:], "cache=off", "figures=[]", "report=false", "explainer=[random,lr]"]
     fixed = [
         "n_explain=10",
         "resamples=0",
@@ -345,30 +348,33 @@ def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_
     (tmp_path / "run").mkdir()
     files = ("metrics.csv", "run.json", "scores.parquet")
 
-    def computed(*more):
+    def compute_run(*options):
         """Whether the run was made again."""
-        plan, folder = make_plan(*usual, *fixed, *more, folder=toy.folder / "conf"), RunFolder(tmp_path / "run", [])
+        plan, folder = (
+            make_plan(*base_settings, *fixed, *options, folder=toy.folder / "conf"),
+            RunFolder(tmp_path / "run", []),
+        )
         if with_results := pipeline.run(plan, folder, Progress()):
             folder.finish()
         return with_results
 
-    assert computed()
+    assert compute_run()
     before = {
         name: ((tmp_path / "run" / name).stat().st_mtime_ns, (tmp_path / "run" / name).read_bytes()) for name in files
     }
 
-    def changed():
+    def list_changed_files():
         now = {name: (tmp_path / "run" / name).stat().st_mtime_ns for name in files}
         return {name for name in files if now[name] != before[name][0]}
 
     # how many processes do the work, and what is kept for other runs, are no inputs
-    assert not computed("n_jobs=2", "cache=disk", f"cache.folder={tmp_path / 'cache'}") and not changed()
-    assert computed("redo=true") and changed() == set(files)
+    assert not compute_run("n_jobs=2", "cache=disk", f"cache.folder={tmp_path / 'cache'}") and not list_changed_files()
+    assert compute_run("redo=true") and list_changed_files() == set(files)
     assert (tmp_path / "run" / "metrics.csv").read_bytes() == before["metrics.csv"][1]
-    assert not computed()
+    assert not compute_run()
     with pytest.raises(UserError, match=r"complete results of another run\. They are kept.* redo=true"):
-        computed("model.dim=3")
-    assert not computed()  # and the results are still there
-    assert computed("model.dim=3", "redo=true") and not computed("model.dim=3")
+        compute_run("model.dim=3")
+    assert not compute_run()  # and the results are still there
+    assert compute_run("model.dim=3", "redo=true") and not compute_run("model.dim=3")
     (tmp_path / "run" / "scores.parquet").unlink()
-    assert computed("model.dim=3")
+    assert compute_run("model.dim=3")

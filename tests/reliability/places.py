@@ -98,16 +98,16 @@ class Place:
     group: bool = False  # whether workers are killed too
 
 
-def followed(words: list[str], cwd: Path, place: Place | None = None, *, counting: bool = False) -> dict:
+def follow_command(words: list[str], cwd: Path, place: Place | None = None, *, counting: bool = False) -> dict:
     """Start the command and follow it to the place, or to its end; tells how far it got, with calls if `counting`."""
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "output").open("w+") as output:
-        told = Path(folder) / "told"
+        report_path = Path(folder) / "told"
         at = json.dumps(place and asdict(place))
-        prelude = PRELUDE.format(place=at, told=str(told), counting=counting)
+        prelude = PRELUDE.format(place=at, told=str(report_path), counting=counting)
         process = start_cfeval(words, cwd, output, prelude=prelude)
         code = process.wait()
         output.seek(0)
         assert code == (0 if place is None else -signal.SIGKILL), output.read()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # workers that were left
-        return json.loads(told.read_text())
+        return json.loads(report_path.read_text())

@@ -33,33 +33,33 @@ Progress.stage = shown
 """
 
 
-class Counting(http.server.BaseHTTPRequestHandler):
+class CountingServer(http.server.BaseHTTPRequestHandler):
     """Gives one file, the second half when all runs are at their data, and counts how often."""
 
-    body, asked, met = b"", 0, None
+    body, n_requests, meeting_folder = b"", 0, None
 
     def do_GET(self):
-        Counting.asked += 1
+        CountingServer.n_requests += 1
         self.send_response(200)
         self.send_header("Content-Length", str(len(self.body)))
         self.end_headers()
-        half = len(self.body) // 2
-        self.wfile.write(self.body[:half])
+        middle = len(self.body) // 2
+        self.wfile.write(self.body[:middle])
         deadline = time.monotonic() + 300  # which is for when one of them does not come
-        while len(list(self.met.iterdir())) < RUNS and time.monotonic() < deadline:
+        while len(list(self.meeting_folder.iterdir())) < RUNS and time.monotonic() < deadline:
             time.sleep(0.01)
-        self.wfile.write(self.body[half:])
+        self.wfile.write(self.body[middle:])
 
     def log_message(self, *_):
         pass
 
 
-def together(number, words, cwd, prelude=""):
+def run_together(number, words, cwd, prelude=""):
     """Several commands at the same time, all of which succeed."""
     with contextlib.ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(number)]
-        started = [start_cfeval(words, cwd, output, prelude=prelude) for output in outputs]
-        for process, output in zip(started, outputs, strict=True):
+        processes = [start_cfeval(words, cwd, output, prelude=prelude) for output in outputs]
+        for process, output in zip(processes, outputs, strict=True):
             code = process.wait(300)
             output.seek(0)
             assert code == 0, output.read()
@@ -67,14 +67,14 @@ def together(number, words, cwd, prelude=""):
 
 @pytest.fixture
 def site(toy):
-    Counting.body, Counting.asked = (toy.folder / "data" / "toy.csv").read_bytes(), 0
-    with serve(Counting) as address:
+    CountingServer.body, CountingServer.n_requests = (toy.folder / "data" / "toy.csv").read_bytes(), 0
+    with serve(CountingServer) as address:
         yield f"{address}/toy.csv"
 
 
 def test_runs_in_the_same_second(site, tmp_path):
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
-    digest = hashlib.sha256(Counting.body).hexdigest()
+    digest = hashlib.sha256(CountingServer.body).hexdigest()
     file = f"name: toy.csv, sha256: {digest}, sources: [{{_target_: cfeval_cli.dataset.sources.Url, url: '{site}'}}]"
     (tmp_path / "conf" / "dataset" / "toy.yaml").write_text(TOY.replace("name: toy.csv", file))
     words = [
@@ -84,17 +84,19 @@ def test_runs_in_the_same_second(site, tmp_path):
         # the same second, whenever each of them gets there
         "hydra.run.dir=outputs/${now:%Y-%m-%d}/at-the-same-time",
     ]  # fmt: skip
-    Counting.met = tmp_path / "met"
-    Counting.met.mkdir()
-    together(RUNS, words, tmp_path, MEETING.format(folder=str(Counting.met)))
+    CountingServer.meeting_folder = tmp_path / "met"
+    CountingServer.meeting_folder.mkdir()
+    run_together(RUNS, words, tmp_path, MEETING.format(folder=str(CountingServer.meeting_folder)))
     folders = sorted(tmp_path.glob("outputs/*/*"))
     assert len(folders) == RUNS
     assert all(read_verified_record(folder).status == "complete" for folder in folders)  # every file as its hash says
     assert len({(folder / "metrics.csv").read_bytes() for folder in folders}) == 1
     records = [json.loads((folder / "run.json").read_text()) for folder in folders]
     assert all(record["data"]["sha256"] == [digest] for record in records)
-    assert Counting.asked == 1  # the others waited for the one that fetched
-    assert (tmp_path / "data" / "toy.csv").read_bytes() == Counting.body
+    assert CountingServer.n_requests == 1  # the others waited for the one that fetched
+    assert (tmp_path / "data" / "toy.csv").read_bytes() == CountingServer.body
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["cache", "toy.csv"]
-    kept = Disk(str(tmp_path / "data" / "cache")).list_sections()
-    assert len(kept) == len({label for label, *_ in kept}) == 3 + 2 + 1  # explainers, levels of the search, the model
+    sections = Disk(str(tmp_path / "data" / "cache")).list_sections()
+    assert (
+        len(sections) == len({label for label, *_ in sections}) == 3 + 2 + 1
+    )  # explainers, levels of the search, the model

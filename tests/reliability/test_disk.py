@@ -38,11 +38,11 @@ class Removing(Explainer):
 def small_disk(folder, size, *options):
     """A file system of so many kilobytes; skipped where it cannot be mounted."""
     folder.mkdir()
-    made = subprocess.run(
+    mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", ",".join([f"size={size}k", *options]), "tmpfs", str(folder)],
         capture_output=True, check=False,
     )  # fmt: skip
-    if made.returncode:
+    if mount.returncode:
         pytest.skip("no file system can be mounted here")
     try:
         yield folder
@@ -50,9 +50,9 @@ def small_disk(folder, size, *options):
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def one_message(done):
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("cfeval: ")]
-    assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
+def get_single_message(process):
+    (line,) = [line for line in process.stderr.splitlines() if line.startswith("cfeval: ")]
+    assert "Traceback" not in process.stderr and "Logging error" not in process.stderr
     return line
 
 
@@ -68,12 +68,12 @@ def test_a_full_disk(toy, make_run, tmp_path, room, settings):
         before = {path: path.read_bytes() for path in (disk / "first").rglob("*") if path.is_file()}
         free = shutil.disk_usage(disk).free // 1024
         (disk / "filler").write_bytes(b"x" * 1024 * (free - room))
-        done = run_cfeval(*run, cwd=tmp_path, code=1)
-        assert "No space left on device" in one_message(done)
+        process = run_cfeval(*run, cwd=tmp_path, code=1)
+        assert "No space left on device" in get_single_message(process)
         assert {path: path.read_bytes() for path in before} == before
-        left = [path for path in (disk / "second").rglob("*") if path.is_file()]
-        assert not [path for path in left if path.name.endswith(".part")]
-        for path in left:
+        files = [path for path in (disk / "second").rglob("*") if path.is_file()]
+        assert not [path for path in files if path.name.endswith(".part")]
+        for path in files:
             if path.name == "run.json":
                 assert json.loads(path.read_text())["status"] in ("running", "failed")
         (disk / "filler").unlink()
@@ -100,9 +100,9 @@ def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
     (tmp_path / "removing.py").write_text(REMOVING)
     (tmp_path / "conf" / "explainer" / "removing.yaml").write_text("removing: {_target_: removing.Removing}\n")
     words = ["--config-dir", "conf", *toy.arguments[2:], *SMALL_RUN, *SMALL[1:], "explainer=[random,removing]"]
-    done = run_cfeval("run", *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
-    assert "explain: removing" in done.stderr and "Traceback" not in done.stderr
-    assert f"cfeval: {tmp_path / 'run'} was removed during the run." in done.stderr
+    process = run_cfeval("run", *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
+    assert "explain: removing" in process.stderr and "Traceback" not in process.stderr
+    assert f"cfeval: {tmp_path / 'run'} was removed during the run." in process.stderr
     assert not (tmp_path / "run").exists()  # and it is not made again
 
 

@@ -91,9 +91,9 @@ def test_an_exit_is_a_failure_that_names_its_place(code):
 )
 def test_an_exit_within_evaluate_is_a_failure(tmp_path, monkeypatch, model, components):
     table = make_loans()
-    usual = {"explainers": ["omission"], "metrics": ["validity", "recall"], "n_explain": 10}
+    defaults = {"explainers": ["omission"], "metrics": ["validity", "recall"], "n_explain": 10}
     with pytest.raises(Failure, match=r"ended the process by sys.exit"):
-        evaluate(model, table[:150], table[150:], label="paid", settings=QUICK, into=tmp_path, **usual | components)
+        evaluate(model, table[:150], table[150:], label="paid", settings=QUICK, into=tmp_path, **defaults | components)
     record = tmp_path / "run.json"
     assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
 
@@ -112,13 +112,13 @@ def test_the_command_ends_with_code_1_and_the_run_has_failed(tmp_path, ending, m
     table[:150].to_parquet(tmp_path / "train.parquet", index=False)
     table[150:].to_parquet(tmp_path / "test.parquet", index=False)
     (tmp_path / "score.py").write_text(SCORE.replace("sys.exit(0)", ending))
-    done = run_cfeval(
+    process = run_cfeval(
         "run", "dataset=loans", "data_dir=.", "model=function", "model.path=score.py:f", "explainer=[random,omission]",
         "metric=[validity,recall]", "n_explain=10", "n_jobs=1", "figures=[]", "report=false",
         "explainer_stability=0", "bounds=0",
         "cache=off", "hydra.run.dir=out", cwd=tmp_path, code=1,
     )  # fmt: skip
-    assert message in done.stderr
+    assert message in process.stderr
     assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
 
 

@@ -20,13 +20,13 @@ SMALL = (
 
 
 @pytest.fixture(scope="module")
-def whole(toy, tmp_path_factory):
+def finished_run(toy, tmp_path_factory):
     return toy.compute(tmp_path_factory.mktemp("whole") / "run", *SMALL, "figures=[png]", "report=true")
 
 
 @pytest.fixture
-def run(whole, tmp_path):
-    shutil.copytree(whole, tmp_path / "run")
+def run(finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -41,17 +41,17 @@ def command(tmp_path, monkeypatch):
     return start
 
 
-def everything(folder):
+def read_files(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
-    before, another = everything(run), RunFolder(run, [])
+    before, second_run = read_files(run), RunFolder(run, [])
     with pytest.raises(UserError, match="k=99 exceeds the 4 features"):
         toy.compute(run, *SMALL, "k=99", "redo=true")
-    with lock_folder(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.open():
+    with lock_folder(run, wait=False), pytest.raises(UserError, match="another run is writing to"), second_run.open():
         raise AssertionError
-    assert everything(run) == before
+    assert read_files(run) == before
     assert read_verified_record(run).status == "complete"
 
 
@@ -63,15 +63,15 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     (run / "run.json").write_text(json.dumps(record))
     toy.compute(run, *SMALL, "k=2", "figures=[svg]")
     record = read_verified_record(run)
-    assert {str(path) for path in everything(run)} - {"run.json", "notes.txt"} == set(record.files)
+    assert {str(path) for path in read_files(run)} - {"run.json", "notes.txt"} == set(record.files)
     assert "bounds.csv" not in record.files and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
     assert record.settings.k == 2 and not record.resumed_at and "report.html" not in record.files
-    before = everything(run)
+    before = read_files(run)
     with pytest.raises(UserError, match="has the complete results of another run"):
         toy.compute(run, *SMALL)
-    assert everything(run) == before
+    assert read_files(run) == before
     toy.compute(run, *SMALL, "redo=true")
-    assert read_verified_record(run).settings.k == 1 and everything(run) != before
+    assert read_verified_record(run).settings.k == 1 and read_files(run) != before
 
 
 def test_files_that_are_of_no_run_are_not_overwritten(tmp_path):
@@ -140,8 +140,8 @@ def test_the_jobs_of_a_sweep_stay_in_its_folder(toy, run, tmp_path):
         "hydra.sweep.dir=sweep",
         "hydra.sweep.subdir=${hydra:runtime.cwd}/run",
     ]
-    done = toy.run(*SMALL, *words, cwd=tmp_path, code=2)
-    assert f"is outside {tmp_path / 'sweep'}, the folder of the sweep." in done.stderr
+    process = toy.run(*SMALL, *words, cwd=tmp_path, code=2)
+    assert f"is outside {tmp_path / 'sweep'}, the folder of the sweep." in process.stderr
     assert (run / "metrics.csv").read_bytes() == before
 
 
@@ -153,12 +153,12 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     )
     (tmp_path / "conf" / "explainer" / "bad.yaml").write_text("bad: {_target_: bad.Bad}\n")
     own = f"hydra.searchpath=[file://{tmp_path / 'conf'}]"
-    done = toy.run(*SMALL[1:], "explainer=[bad,lr]", own, "hydra.run.dir=run", "strict=true", cwd=tmp_path, code=1)
-    assert "ZeroDivisionError: division by zero (bad.py:5)" in done.stderr
+    process = toy.run(*SMALL[1:], "explainer=[bad,lr]", own, "hydra.run.dir=run", "strict=true", cwd=tmp_path, code=1)
+    assert "ZeroDivisionError: division by zero (bad.py:5)" in process.stderr
     import shlex
 
-    words = shlex.split(done.stderr.splitlines()[-1].partition("To continue: ")[2])
+    words = shlex.split(process.stderr.splitlines()[-1].partition("To continue: ")[2])
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
-    told = run_cfeval(*words[1:], cwd=tmp_path, code=1).stderr
-    assert "explainer.bad failed on every instance" in told and "All other results are complete." in told
+    message = run_cfeval(*words[1:], cwd=tmp_path, code=1).stderr
+    assert "explainer.bad failed on every instance" in message and "All other results are complete." in message
     assert read_verified_record(tmp_path / "run").explained["bad"].faults == 20

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.conftest import run_cfeval
-from tests.reliability.places import Place, followed
+from tests.reliability.places import Place, follow_command
 from tests.reliability.test_resume import TIMES
 
 SETTINGS = (
@@ -34,10 +34,10 @@ def tables(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(toy, make_run):
-    found = tables(make_run(toy, *SETTINGS))
-    assert {"recommendation.json", "judges/tree/metrics.csv", "judges/logistic/scores.parquet"} <= set(found)
-    return found
+def full_run_tables(toy, make_run):
+    contents = tables(make_run(toy, *SETTINGS))
+    assert {"recommendation.json", "judges/tree/metrics.csv", "judges/logistic/scores.parquet"} <= set(contents)
+    return contents
 
 
 SLOW_PLACES = [
@@ -56,9 +56,9 @@ SLOW_PLACES = [
     ],
     ids=str,
 )
-def test_killed_anywhere(toy, place, whole, at):
+def test_killed_anywhere(toy, place, full_run_tables, at):
     folder = place / f"{at.kind}-{at.name}-{at.number}".replace(": ", "-")
-    followed(words(toy, folder), place, at)
+    follow_command(words(toy, folder), place, at)
     assert json.loads((folder / "run.json").read_text())["status"] == "running"
     run_cfeval("run", "--resume", str(folder), *toy.arguments, SETTINGS[1], cwd=place)
-    assert tables(folder) == whole
+    assert tables(folder) == full_run_tables

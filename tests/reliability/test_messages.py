@@ -40,11 +40,11 @@ def test_an_excerpt_of_an_error_holds_no_row(error):
 def test_neither_the_screen_nor_the_log_of_a_run_has_a_row(toy, tmp_path):
     (tmp_path / "score.py").write_text(MODEL)
     words = ["model=function", "model.path=score.py:f", "explainer=[random,omission]", "n_explain=20"]
-    done = toy.run(*words, "hydra.run.dir=run", cwd=tmp_path, code=1)
+    process = toy.run(*words, "hydra.run.dir=run", cwd=tmp_path, code=1)
     log = (tmp_path / "run" / "run.log").read_text()
-    assert re.search(r"raised KeyError: … for (the row \d+|a row) .*, at score\.py:7\.", done.stderr)
+    assert re.search(r"raised KeyError: … for (the row \d+|a row) .*, at score\.py:7\.", process.stderr)
     assert "Traceback" in log and 'score.py", line 7, in f' in log and "raise KeyError(tuple(rows.iloc[0]))" in log
-    for text in (done.stdout, done.stderr, log):
+    for text in (process.stdout, process.stderr, log):
         assert not re.search(r"'(round|square|flat)'", text)
 
 

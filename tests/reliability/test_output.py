@@ -36,19 +36,19 @@ def start(arguments, cwd, stdout, stderr):
 
 
 @pytest.mark.parametrize(
-    ("kind", "both", "sweep"), [("pipe", False, True), ("disk", False, False), ("disk", True, False)]
+    ("kind", "is_stderr_closed", "sweep"), [("pipe", False, True), ("disk", False, False), ("disk", True, False)]
 )
-def test_a_run_is_complete_whatever_becomes_of_its_output(toy, tmp_path, kind, both, sweep):
+def test_a_run_is_complete_whatever_becomes_of_its_output(toy, tmp_path, kind, is_stderr_closed, sweep):
     own = ["--multirun", "seed=1,2", "hydra.sweep.dir=sweep"] if sweep else ["hydra.run.dir=run"]
     words = ["run", *toy.arguments, *SMALL, *own]
     with unwritable(kind) as nowhere, (tmp_path / "errors").open("w+") as errors:
-        code = start(words, tmp_path, nowhere, nowhere if both else errors.fileno())
+        code = start(words, tmp_path, nowhere, nowhere if is_stderr_closed else errors.fileno())
     assert code == 0
     for folder in ("sweep/0", "sweep/1") if sweep else ("run",):
         assert json.loads((tmp_path / folder / "run.json").read_text())["status"] == "complete"
     assert (tmp_path / "sweep" / "sweep.csv").exists() == sweep
-    lost = "cfeval: standard output cannot be written (No space left on device): the rest of it is lost.\n"
-    assert ((tmp_path / "errors").read_text().count(lost) == 1) == (kind == "disk" and not both)
+    message = "cfeval: standard output cannot be written (No space left on device): the rest of it is lost.\n"
+    assert ((tmp_path / "errors").read_text().count(message) == 1) == (kind == "disk" and not is_stderr_closed)
 
 
 @pytest.mark.parametrize(("kind", "code"), [("pipe", 0), ("disk", 1)])

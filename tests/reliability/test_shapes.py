@@ -40,11 +40,11 @@ def test_metrics_are_equal(kind, request, tmp_path, monkeypatch):
 
     search = "discrete" if kind == "toy" else "continuous"
     cache = ["n_jobs=1", f"cache.folder={tmp_path}/cache"]
-    for name, known in (("alone", 0), ("known", N)):
+    for name, n_cached in (("alone", 0), ("known", N)):
         record = json.loads(run(name, TABLE, *cache).with_name("run.json").read_text())
-        assert {one["n_cached"] for one in record["explained"].values()} == {known}
-    alone, again = (tmp_path / name / "metrics.csv" for name in ("alone", "known"))
-    assert alone.read_bytes() == again.read_bytes()
+        assert {entry["n_cached"] for entry in record["explained"].values()} == {n_cached}
+    alone, repeated = (tmp_path / name / "metrics.csv" for name in ("alone", "known"))
+    assert alone.read_bytes() == repeated.read_bytes()
     # by workers, and with another explainer beside them
-    more = run("more", TABLE.replace("]", ",lr]"), "n_jobs=2", "cache=off")
-    assert lines(more) == lines(alone) and "lr" in more.read_text()
+    extended = run("more", TABLE.replace("]", ",lr]"), "n_jobs=2", "cache=off")
+    assert lines(extended) == lines(alone) and "lr" in extended.read_text()

@@ -27,7 +27,7 @@ print(json.dumps(seen))
 """
 
 
-def soak(toy, tmp_path, runs):
+def run_many_times(toy, tmp_path, runs):
     tmp = tmp_path / "tmp"
     tmp.mkdir()
     words = [*toy.arguments, "explainer=[random,omission,lr]", "n_explain=50", "resamples=100", "n_jobs=2"]
@@ -38,25 +38,25 @@ def soak(toy, tmp_path, runs):
         "figures=[]",
         "report=false",
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", CODE, json.dumps(words), str(runs)], cwd=tmp_path, capture_output=True, text=True,
         env={**os.environ, "TMPDIR": str(tmp)}, check=False, timeout=1500,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     folders = list((tmp_path / "runs").iterdir())
     assert len(folders) == runs and len({len(list(folder.iterdir())) for folder in folders}) == 1
     assert not [
         path for path in tmp_path.rglob("*") if path.name.endswith(".part") or path.name.startswith("unfinished")
     ]
     assert [path.name for path in tmp.iterdir() if path.name.startswith("cfeval-")] == []
-    return json.loads(done.stdout), sorted(path.name for path in tmp.iterdir())
+    return json.loads(process.stdout), sorted(path.name for path in tmp.iterdir())
 
 
 @pytest.mark.slow
 def test_two_hundred_runs_leave_no_trace(toy, tmp_path):
-    seen, left = soak(toy, tmp_path, 200)
-    memory, files = zip(*seen, strict=True)
+    measurements, remaining = run_many_times(toy, tmp_path, 200)
+    memory, files = zip(*measurements, strict=True)
     early, late = max(memory[20:40]), max(memory[-20:])
     assert late < early + 25, f"{early:.0f} MB after 40 runs, {late:.0f} MB after 200"
     assert max(files[-20:]) <= max(files[20:40])
-    assert left == []
+    assert remaining == []

@@ -86,8 +86,8 @@ def own(toy, tmp_path):
 def left_out(folder):
     """How many instances are left out, and of how many, with all reasons."""
     record = json.loads((folder / "run.json").read_text())
-    told = pd.read_parquet(folder / "explanations.parquet")
-    faults = told[told["fault"].notna()]
+    explanations = pd.read_parquet(folder / "explanations.parquet")
+    faults = explanations[explanations["fault"].notna()]
     assert set(faults["explainer"]) == {"faulty"} and len(faults) == record["explained"]["faulty"]["faults"]
     assert all(faults["fault"].str.contains(reason, regex=False).any() for reason in REASONS)
     assert (faults["features"].map(len) == 0).all()
@@ -104,7 +104,7 @@ def compute(own, tmp_path, monkeypatch):
     """Makes a run in this process."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "run").mkdir()
-    return lambda *more: inside.run(tmp_path / "run", *own, *more, folder=tmp_path / "conf")
+    return lambda *options: inside.run(tmp_path / "run", *own, *options, folder=tmp_path / "conf")
 
 
 @pytest.mark.parametrize("incomplete", ["skip", "random"])
@@ -131,8 +131,8 @@ def test_an_explainer_that_always_fails_leaves_the_others_their_results(compute,
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["status"] == "complete" and record["explained"]["faulty"]["faults"] == 20
     metrics = pd.read_csv(tmp_path / "run" / "metrics.csv")
-    mine = metrics[(metrics["explainer"] == "faulty") & (metrics["metric"] != "coverage")]
-    assert mine["value"].isna().all() and (metrics[metrics["explainer"] == "lr"]["value"].notna()).any()
+    rows = metrics[(metrics["explainer"] == "faulty") & (metrics["metric"] != "coverage")]
+    assert rows["value"].isna().all() and (metrics[metrics["explainer"] == "lr"]["value"].notna()).any()
     assert "0.0%" in (tmp_path / "run" / "tables.md").read_text()
 
 
@@ -163,14 +163,16 @@ def test_a_component_in_the_working_directory_is_found_in_workers_too(toy, tmp_p
 
 @pytest.mark.parametrize("command", ["report", "run"])
 def test_modules_in_the_working_directory_are_not_imported(toy, make_run, tmp_path, command):
-    here = tmp_path / "here"
-    (here / "hydra_plugins").mkdir(parents=True)
+    working_folder = tmp_path / "here"
+    (working_folder / "hydra_plugins").mkdir(parents=True)
     # packages that pandas looks for, and those that worker processes and downloads start with
     for name in ("numexpr", "bottleneck", "joblib", "argparse", "pip", "hydra_plugins/other"):
-        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\nraise ImportError\n")
+        (working_folder / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'imported')!r}, 'w').close()\nraise ImportError\n"
+        )
     if command == "report":
-        shutil.copytree(make_run(toy, "explainer=[random,omission]"), here / "run")
-        run_cfeval("report", "run", cwd=here)
+        shutil.copytree(make_run(toy, "explainer=[random,omission]"), working_folder / "run")
+        run_cfeval("report", "run", cwd=working_folder)
     else:
-        run_cfeval("run", *toy.arguments, *WORKERS, "explainer=[random,omission]", cwd=here)
+        run_cfeval("run", *toy.arguments, *WORKERS, "explainer=[random,omission]", cwd=working_folder)
     assert not (tmp_path / "imported").exists()

@@ -11,9 +11,9 @@ from cfeval_cli.results.folder import replace_files
 from cfeval_cli.results.read import read_results
 from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import reseal
-from tests.report.test_page import SWEPT
+from tests.report.test_page import SWEEP_JOB
 
-SCORED = "metric=[validity,proximity,recall]"  # few panels, and yet all figures
+FEW_METRICS = "metric=[validity,proximity,recall]"  # few panels, and yet all figures
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 if BROWSER is None:
@@ -35,48 +35,50 @@ def chromium():
 @pytest.fixture(scope="module")
 def reports(toy, toy_text, make_run):
     """A table with names that are markup, and sentences with moved embeddings."""
-    table = make_run(toy, "explainer=[random,omission,lr]", SCORED, "truth=[signed]", copy=True)
+    table = make_run(toy, "explainer=[random,omission,lr]", FEW_METRICS, "truth=[signed]", copy=True)
     record = json.loads((table / "run.json").read_text())
     record["explainers"]["omission"] = EVIL
     (table / "run.json").write_text(json.dumps(record))
-    described = json.loads((table / "dataset.json").read_text())
-    described["classes"][1] = described["features"][0]["name"] = EVIL
-    (table / "dataset.json").write_text(json.dumps(described))
-    moved = ["search=continuous", "search.steps=5", "resamples=0"]
-    text = make_run(toy_text, "explainer=[random,omission,lr]", SCORED, "truth=[signed]", *moved, copy=True)
+    description = json.loads((table / "dataset.json").read_text())
+    description["classes"][1] = description["features"][0]["name"] = EVIL
+    (table / "dataset.json").write_text(json.dumps(description))
+    search_settings = ["search=continuous", "search.steps=5", "resamples=0"]
+    text = make_run(
+        toy_text, "explainer=[random,omission,lr]", FEW_METRICS, "truth=[signed]", *search_settings, copy=True
+    )
     for folder in (table, text):
         reseal(folder)
         replace_files(folder, read_results(folder).record, build.Report(read_results(folder)).make_files([]))
-    uncomputed = table / "uncomputed.html"
-    uncomputed.write_text(re.sub(r'(?<="reference":)\{[^}]*\}', "{}", (table / "report.html").read_text()))
+    without_truth = table / "uncomputed.html"
+    without_truth.write_text(re.sub(r'(?<="reference":)\{[^}]*\}', "{}", (table / "report.html").read_text()))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
-        shutil.copytree(make_run(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
+        shutil.copytree(make_run(toy, *SWEEP_JOB, f"seed={seed}"), sweep / str(number))
     gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
     pages = {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}
-    return pages | {"uncomputed": uncomputed}
+    return pages | {"uncomputed": without_truth}
 
 
 @pytest.fixture
-def opened(chromium, reports):
+def open_page(chromium, reports):
     """Opens a report; afterwards it must have said nothing on the console and asked for nothing but itself."""
-    contexts, said, asked = [], [], []
+    contexts, messages, urls = [], [], []
 
     def open_(name, path=None, **options):
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("request", lambda request: urls.append(request.url))
         page.goto((path or reports[name]).as_uri())
         return page
 
     yield open_
     for context in contexts:
         context.close()
-    assert said == []
-    assert {re.sub(r"#.*", "", url) for url in asked} <= {path.as_uri() for path in reports.values()}
+    assert messages == []
+    assert {re.sub(r"#.*", "", url) for url in urls} <= {path.as_uri() for path in reports.values()}
 
 
 ODD = {
@@ -88,12 +90,12 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ["sweep", *(pytest.param(name, marks=pytest.mark.slow) for name in ODD)])
-def test_pages_of_sweeps_and_unusual_runs_are_valid(opened, reports, make_run, toy, name):
+def test_pages_of_sweeps_and_unusual_runs_are_valid(open_page, reports, make_run, toy, name):
     if name in ODD:
         odd = make_run(toy, *ODD[name], copy=True)
         replace_files(odd, read_results(odd).record, build.Report(read_results(odd)).make_files([]))
         reports[name] = odd / "report.html"
-    page = opened(name)
+    page = open_page(name)
     assert page.locator("h1").is_visible() and page.locator("figure svg").count() >= 1
     for bad in ("NaN", "Infinity", "[object", "undefined undefined"):
         assert bad not in page.locator("main").inner_text()
@@ -122,8 +124,8 @@ def numbers(texts):
 
 
 @pytest.mark.parametrize("name", ["table", "text"])
-def test_page_opens_without_an_error_and_fits_a_phone(opened, name):
-    page = opened(name)
+def test_page_opens_without_an_error_and_fits_a_phone(open_page, name):
+    page = open_page(name)
     assert page.locator("h1").is_visible() and page.locator("#browser").is_visible()
     assert page.locator("figure svg").count() >= 6
     assert page.locator("img").count() == 0
@@ -143,8 +145,8 @@ def check_sentences(case):
     assert re.search(r"score -?[\d.e-]+, rank 1", case.locator(".top-k").first.get_attribute("title"))
 
 
-def test_rows_sort_by_a_column_and_explainers_by_a_metric(opened):
-    page = opened("table")
+def test_rows_sort_by_a_column_and_explainers_by_a_metric(open_page):
+    page = open_page("table")
     before, names = column(page, 0), page.locator("table.sortable").first.locator("thead th").all_text_contents()
     head = page.locator("table.sortable").first.locator("thead th").nth(2)
     head.locator("button").click()
@@ -157,19 +159,19 @@ def test_rows_sort_by_a_column_and_explainers_by_a_metric(opened):
     assert head.get_attribute("aria-sort") is None and column(page, 0) == before
     row = page.locator("table.sortable").first.locator("tbody tr").filter(has_text="GroundTruth*").first
     row.locator("th button").click()
-    shown = [
+    headings = [
         re.sub(r"\s*[▲▼]", "", name)
         for name in page.locator("table.sortable").first.locator("thead th").all_text_contents()
     ]
-    assert shown[1].rstrip(" ?") == "LR" and sorted(shown) == sorted(names)  # with what leads to the glossary
+    assert headings[1].rstrip(" ?") == "LR" and sorted(headings) == sorted(names)  # with what leads to the glossary
     ranks = [re.search(r"\((\d+)", text)[1] for text in row.locator("td").all_text_contents()]
     assert ranks == sorted(ranks)
     row.locator("th button").click()
     assert page.locator("table.sortable").first.locator("thead th").all_text_contents() == names
 
 
-def test_instance_browser_works_by_mouse_and_by_keyboard(opened):
-    page = opened("table")
+def test_instance_browser_works_by_mouse_and_by_keyboard(open_page):
+    page = open_page("table")
     case, place = page.locator("#instance-details"), page.locator("#position")
     assert place.text_content() == "1 of 40" and page.locator("#previous").is_disabled()
     first = case.text_content()
@@ -193,8 +195,8 @@ def test_instance_browser_works_by_mouse_and_by_keyboard(opened):
     assert case.locator("td.top-k").count() == 3  # each explainer selects k = 1
 
 
-def test_instance_browser_states_that_a_ground_truth_was_not_computed(opened):
-    case = opened("uncomputed").locator("#instance-details")
+def test_instance_browser_states_that_a_ground_truth_was_not_computed(open_page):
+    case = open_page("uncomputed").locator("#instance-details")
     assert re.search(r"ground truth \(\w+\) not computed", case.text_content())
     assert case.locator(".reference").count() == 0
 
@@ -205,37 +207,37 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one, other):
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+def compute_contrast(first, second):
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
 STYLE = "(e) => { const s = getComputedStyle(e); return [s.color, s.backgroundColor, s.fill]; }"
 
 
-def test_light_and_dark_themes_have_sufficient_contrast(opened):
+def test_light_and_dark_themes_have_sufficient_contrast(open_page):
     papers = []
     for scheme in ("light", "dark"):
-        page = opened("table", color_scheme=scheme)
+        page = open_page("table", color_scheme=scheme)
         _, paper, _ = page.locator("body").evaluate(STYLE)
         papers.append(paper)
         for selector in ("h1", ".lead", ".note", "figcaption", "nav a", "td small", "td .rank"):
-            assert contrast(page.locator(selector).first.evaluate(STYLE)[0], paper) >= 4.5, (scheme, selector)
+            assert compute_contrast(page.locator(selector).first.evaluate(STYLE)[0], paper) >= 4.5, (scheme, selector)
         for cell in page.locator("#instance-details td[class*=p], #instance-details td[class*=n], td.agrees").all()[
             :20
         ]:
-            ink, back, _ = cell.evaluate(STYLE)
-            under = paper if back == "rgba(0, 0, 0, 0)" else back  # what is not coloured shows the paper
-            assert contrast(ink, under) >= 4.5, (scheme, back)
-        assert contrast(page.locator("figure svg text").first.evaluate(STYLE)[2], paper) >= 4.5
+            ink, background, _ = cell.evaluate(STYLE)
+            under = paper if background == "rgba(0, 0, 0, 0)" else background  # what is not coloured shows the paper
+            assert compute_contrast(ink, under) >= 4.5, (scheme, background)
+        assert compute_contrast(page.locator("figure svg text").first.evaluate(STYLE)[2], paper) >= 4.5
         page.locator("#theme").click()
         assert page.locator("body").evaluate(STYLE)[1] != paper
     assert luminance(papers[0]) > 0.9 and luminance(papers[1]) < 0.05
 
 
-def test_buttons_copy_tables_and_the_command(opened, reports):
+def test_buttons_copy_tables_and_the_command(open_page, reports):
     texts = json.loads(re.search(r'id="table-texts">(.*?)</script>', reports["table"].read_text(), re.S)[1])
-    page = opened("table", permissions=["clipboard-read", "clipboard-write"])
+    page = open_page("table", permissions=["clipboard-read", "clipboard-write"])
     for form in ("latex", "markdown", "csv"):
         page.locator(f"button[data-copy={form}]").first.click()
         playwright.expect(page.locator("#scores .status").first).to_have_text("copied")
@@ -248,8 +250,8 @@ def test_buttons_copy_tables_and_the_command(opened, reports):
     assert page.evaluate("navigator.clipboard.readText()") == page.locator("#command").text_content()
 
 
-def test_print_has_no_buttons_and_all_details_are_open(opened, tmp_path):
-    page = opened("table", color_scheme="dark")
+def test_print_has_no_buttons_and_all_details_are_open(open_page, tmp_path):
+    page = open_page("table", color_scheme="dark")
     page.emulate_media(media="print")
     for selector in ("nav", "#instances", "button[data-copy=latex]", "#theme"):
         assert not page.locator(selector).first.is_visible()
@@ -263,8 +265,8 @@ def test_print_has_no_buttons_and_all_details_are_open(opened, tmp_path):
     ).stat().st_size > 50_000
 
 
-def test_page_without_scripts_shows_all_but_the_instance_browser(opened):
-    page = opened("table", java_script_enabled=False)
+def test_page_without_scripts_shows_all_but_the_instance_browser(open_page):
+    page = open_page("table", java_script_enabled=False)
     assert page.locator("table.sortable").first.is_visible() and page.locator("figure svg").first.is_visible()
     assert page.locator("noscript").first.is_visible() and not page.locator("#browser").is_visible()
     assert not page.locator("button").first.is_visible()

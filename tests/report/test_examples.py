@@ -28,16 +28,16 @@ def make_browser(references):
 
 
 def test_instances_with_reference_features_come_first_and_missing_ones_are_not_computed():
-    shown = select_examples(make_browser([[], [], [0], [1], [], [0]]), QUESTIONS, preferred=[1]).examples
-    assert [example.title.split(":")[0] for example in shown] == ["Instance 2", "Instance 3", "Instance 5"]
+    examples = select_examples(make_browser([[], [], [0], [1], [], [0]]), QUESTIONS, preferred=[1]).examples
+    assert [example.title.split(":")[0] for example in examples] == ["Instance 2", "Instance 3", "Instance 5"]
     (example,) = select_examples(make_browser([[]]), QUESTIONS).examples
     assert example.reference == [("contribution", "not computed")]
     assert [row.agrees_with for row in example.rows] == ["not computed"]
 
 
 def test_preferred_instances_come_before_others():
-    shown = select_examples(make_browser([[0]] * 5), QUESTIONS, preferred=[4, 2]).examples
-    assert [example.title.split(":")[0] for example in shown] == ["Instance 4", "Instance 2", "Instance 0"]
+    examples = select_examples(make_browser([[0]] * 5), QUESTIONS, preferred=[4, 2]).examples
+    assert [example.title.split(":")[0] for example in examples] == ["Instance 4", "Instance 2", "Instance 0"]
 
 
 def test_note_states_which_instances_are_selected_from():
@@ -49,17 +49,19 @@ def test_note_states_which_instances_are_selected_from():
     assert note(make_browser([[], [], []])).startswith(f"{start}. ")
     assert note(make_browser([[], [0], [1], [], [0]])).startswith(f"{start}, among those with a computed ground truth.")
     assert note(make_browser([[], [0], [1], [], []])).startswith(f"{start}, those with a computed ground truth first.")
-    some = replace(make_browser([[0], [1], [0]]), n_instances=400)
-    assert note(some).startswith(f"{start}, among the 3 on this page.")
+    restricted = replace(make_browser([[0], [1], [0]]), n_instances=400)
+    assert note(restricted).startswith(f"{start}, among the 3 on this page.")
 
 
 def test_uncomputed_truth_differs_from_a_missed_feature():
     browser = make_browser([[0], [1], []])
     pairs = zip(browser.instances, ([1], [], [0]), strict=True)
-    instances = [replace(one, reference={**one.reference, "contrast": features}) for one, features in pairs]
+    instances = [
+        replace(instance, reference={**instance.reference, "contrast": features}) for instance, features in pairs
+    ]
     questions = {**QUESTIONS, "contrast": "change"}
-    shown = select_examples(replace(browser, instances=instances), questions).examples
-    assert {example.title.split(":")[0]: example.rows[0].agrees_with for example in shown} == {
+    examples = select_examples(replace(browser, instances=instances), questions).examples
+    assert {example.title.split(":")[0]: example.rows[0].agrees_with for example in examples} == {
         "Instance 0": "contribution",
         "Instance 1": "–; change not computed",
         "Instance 2": "change; contribution not computed",

@@ -27,8 +27,8 @@ def table(columns, rows, title="T", notes=()):
 
 def tabulars(text):
     """For each table whether it has the page, its caption and its rows of cells."""
-    found = re.findall(r"\\begin\{(table\*?)\}.*?\\caption\{(.*?)\}\n.*?\\toprule\n(.*?)\\bottomrule", text, re.S)
-    for kind, caption, body in found:
+    tables = re.findall(r"\\begin\{(table\*?)\}.*?\\caption\{(.*?)\}\n.*?\\toprule\n(.*?)\\bottomrule", text, re.S)
+    for kind, caption, body in tables:
         lines = [line for line in body.splitlines() if line.endswith(r"\\")]
         yield kind == "table*", caption, [line.removesuffix(r" \\").split(" & ") for line in lines]
 
@@ -56,7 +56,7 @@ def test_values_and_ranks_stand_in_one_table_and_intervals_in_a_second():
 @pytest.mark.parametrize(("columns", "rows"), [(1, 1), (2, 5), (6, 20), (16, 60), (40, 3), (3, 0)])
 def test_latex_has_every_cell_once_and_narrow_tables_fit_one_column(columns, rows):
     parts = list(tabulars(render_latex(table(columns, rows))))
-    values = [one for one in parts if "intervals" not in one[1]]
+    values = [part for part in parts if "intervals" not in part[1]]
     assert sum((len(body[0]) - 1) * (len(body) - 1) for _, _, body in values) == columns * rows
     assert all(len(body) - 1 <= 48 for _, _, body in parts)
     heads = [head for _, _, body in values for head in body[0][1:]]
@@ -68,25 +68,25 @@ def test_only_selected_metrics_have_rows_in_latex(toy, make_run):
     three = ("explainer=[random,omission,lr]", "metric=[comprehensiveness,sufficiency,proximity,validity_soft,recall]")
     folder = make_run(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
     run = read_results(folder)
-    whole = replace(run, record=change_record(run.record, settings={"tables": {"metrics": None}}))  # all
-    chosen, everything = (folder / "tables.tex").read_text(), dict(Report(whole).make_texts())["tables.tex"].decode()
-    assert "Comp. (del.)" in chosen and "soft" in chosen and "GroundTruth" in chosen
-    assert "Suff." in everything and "Suff." not in chosen and "Proximity" not in chosen
+    full_run = replace(run, record=change_record(run.record, settings={"tables": {"metrics": None}}))  # all
+    text, full_text = (folder / "tables.tex").read_text(), dict(Report(full_run).make_texts())["tables.tex"].decode()
+    assert "Comp. (del.)" in text and "soft" in text and "GroundTruth" in text
+    assert "Suff." in full_text and "Suff." not in text and "Proximity" not in text
     assert "Suff." in (folder / "tables.md").read_text()  # which has all
 
-    selected = [(select_metrics(one.findings, one.record), one.record) for one in (run, whole)]
-    some, all_of = (dict(_rows(build_tables(*one)[0])) for one in selected)
-    assert set(some) < set(all_of) and all(all_of[name] == cells for name, cells in some.items())  # ranks among all
+    selected = [(select_metrics(element.findings, element.record), element.record) for element in (run, full_run)]
+    rows, all_rows = (dict(_rows(build_tables(*element)[0])) for element in selected)
+    assert set(rows) < set(all_rows) and all(all_rows[name] == cells for name, cells in rows.items())  # ranks among all
 
 
 def _rows(make_run):
     return ((row.title.text, row.texts) for row in make_run.rows)
 
 
-@pytest.mark.parametrize("wanted", ["comprehensiveness", "[]", "[validty]", "[recall]"])
-def test_invalid_selection_of_metrics_is_refused(wanted):
+@pytest.mark.parametrize("selection", ["comprehensiveness", "[]", "[validty]", "[recall]"])
+def test_invalid_selection_of_metrics_is_refused(selection):
     with pytest.raises(UserError, match=r"tables\.metrics must be"):
-        make_plan(f"tables.metrics={wanted}")
+        make_plan(f"tables.metrics={selection}")
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
@@ -96,10 +96,10 @@ def test_latex_tables_compile_and_none_is_too_wide(toy, make_run, tmp_path):
     page = r"\documentclass[twocolumn]{article}\usepackage[margin=2cm]{geometry}\usepackage{booktabs}\begin{document}"
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)
     (tmp_path / "paper.tex").write_text(f"{page}\n{text}\n\\end{{document}}\n", encoding="utf-8")
-    done = subprocess.run(
+    process = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"],
         cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False, timeout=120,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert not re.findall(r"Overfull|Float too large", done.stdout)
+    assert process.returncode == 0, process.stdout[-2000:]
+    assert not re.findall(r"Overfull|Float too large", process.stdout)
     assert Path(tmp_path / "paper.pdf").stat().st_size > 10_000

@@ -27,11 +27,11 @@ from tests.records import change_record
 from tests.report.conftest import text_of
 
 FOUR = "explainer=[random,omission,decision_boundary,lr]"
-FEW = "metric=[dfr,c,recall]"  # so that figures have few panels
-FEWER = (FEW, "truth=[signed]")  # and one question, so that there are fewer figures
-# and a run of which a sweep has several
-SWEPT = ("explainer=[random,omission,decision_boundary]", FEW, "removal=[marginal]", "n_explain=20", "resamples=0",
-         "model.max_epochs=10")  # fmt: skip
+FEW_METRICS = "metric=[dfr,c,recall]"  # so that figures have few panels
+SMALL_RUN = (FEW_METRICS, "truth=[signed]")  # and one question, so that there are fewer figures
+# a job of a sweep
+SWEEP_JOB = ("explainer=[random,omission,decision_boundary]", FEW_METRICS, "removal=[marginal]", "n_explain=20",
+             "resamples=0", "model.max_epochs=10")  # fmt: skip
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -139,7 +139,7 @@ def test_report_made_again_has_the_same_bytes(toy, make_run, monkeypatch, capsys
 @pytest.fixture(scope="module")
 def undrawn(toy, make_run):
     """A page without figures."""
-    return page(make_run(toy, FOUR, FEW), figures=False)
+    return page(make_run(toy, FOUR, FEW_METRICS), figures=False)
 
 
 def test_content_security_policy_allows_only_the_script_of_the_page(undrawn):
@@ -151,7 +151,7 @@ def test_content_security_policy_allows_only_the_script_of_the_page(undrawn):
 
 
 def test_markup_in_names_is_escaped(toy, make_run):
-    folder = make_run(toy, FOUR, *FEWER, copy=True)
+    folder = make_run(toy, FOUR, *SMALL_RUN, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explainers"]["omission"] = EVIL + "</script><!--"
     record["explainers"]["decision_boundary"] = "$x^{2}$ {{ 7 * 7 }}"
@@ -159,10 +159,10 @@ def test_markup_in_names_is_escaped(toy, make_run):
     record["command"] = ["cfeval", "run", f"name={EVIL}"]
     record["metrics"]["dfr"]["title"] = EVIL
     (folder / "run.json").write_text(json.dumps(record))
-    described = json.loads((folder / "dataset.json").read_text())
-    described["classes"] = [EVIL, "</script>"]
-    described["features"][0]["name"] = described["values"][0][0] = EVIL
-    (folder / "dataset.json").write_text(json.dumps(described))
+    description = json.loads((folder / "dataset.json").read_text())
+    description["classes"] = [EVIL, "</script>"]
+    description["features"][0]["name"] = description["values"][0][0] = EVIL
+    (folder / "dataset.json").write_text(json.dumps(description))
     run = read_run(folder)
     html = check(build.Report(run).render_page({}, []))  # tests/hostile/test_names.py has figures of such names
     assert "<img" not in html and html.count("</script>") == 3 and "49" not in re.findall(r"\$x.{30}", html)[0]
@@ -183,9 +183,12 @@ def test_every_table_can_be_copied_as_latex_markdown_and_csv(undrawn):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        ([*FEWER, "removal=[marginal]", "explainer=[lr]"], ["a ranking needs two explainers, and this run has one"]),
         (
-            ["explainer=[random,omission]", *FEWER, "removal=[marginal]", "k=3", "n_explain=10"],
+            [*SMALL_RUN, "removal=[marginal]", "explainer=[lr]"],
+            ["a ranking needs two explainers, and this run has one"],
+        ),
+        (
+            ["explainer=[random,omission]", *SMALL_RUN, "removal=[marginal]", "k=3", "n_explain=10"],
             ["k = 3", "No intervals: 10 instances"],
         ),
         pytest.param(
@@ -204,9 +207,9 @@ def test_every_table_can_be_copied_as_latex_markdown_and_csv(undrawn):
 )
 def test_reports_of_unusual_runs_are_valid(toy, make_run, overrides, expected):
     folder = make_run(toy, *overrides, "model.max_epochs=10")
-    few = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
-    content = unescape(text_of(check(page(folder, figures=not few))))
-    assert not few or "correlations" not in build.draw_figures(read_run(folder))
+    is_small = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
+    content = unescape(text_of(check(page(folder, figures=not is_small))))
+    assert not is_small or "correlations" not in build.draw_figures(read_run(folder))
     assert all(text in content for text in expected) and not re.search(r"\bnan\b|\bNone \[|inf\b", content)
 
 
@@ -217,17 +220,17 @@ def test_text_report_has_words_and_moved_embeddings(toy_text, make_run):
     content = unescape(text_of(html))
     data = read_embedded_json(html, "browser-data")
     assert "Not all searches converged" in content and data["moves_embeddings"]
-    kept = pd.read_parquet(folder / "instances.parquet").set_index("instance")
+    instances = pd.read_parquet(folder / "instances.parquet").set_index("instance")
     for instance in data["instances"]:
         words = [data["value_names"][value] for value in instance["values"]]
-        assert " ".join(words) == " ".join(kept.loc[instance["id"], "text"].split())
+        assert " ".join(words) == " ".join(instances.loc[instance["id"], "text"].split())
 
 
 def test_report_warns_if_no_counterfactual_flips(toy, make_run):
     folder = make_run(toy, FOUR, copy=True)
-    found = pd.read_parquet(folder / "counterfactuals.parquet")
-    found["flipped"] = False
-    found.to_parquet(folder / "counterfactuals.parquet", index=False)
+    counterfactuals = pd.read_parquet(folder / "counterfactuals.parquet")
+    counterfactuals["flipped"] = False
+    counterfactuals.to_parquet(folder / "counterfactuals.parquet", index=False)
     gaps = {"value_low": [""], "value": [""]}
     metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values=gaps)
     metrics.loc[metrics["metric"].isin(["validity", "c"]), ["value", "value_low"]] = 0
@@ -242,10 +245,10 @@ def test_report_of_500_graded_controls_is_small(toy, make_run):
     folder = make_run(toy, "explainer=[random,omission,lr,graded]", "explainer.graded.quality_levels=3", copy=True)
     record = json.loads((folder / "run.json").read_text())
     metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values={"quality_level": [""]})
-    rungs, others = metrics[metrics["quality_level"].notna()], metrics[metrics["quality_level"].isna()]
-    one = rungs[rungs["explainer"] == rungs["explainer"].iloc[0]]
-    levels = [one.assign(explainer=f"graded_{p:.4f}", quality_level=p) for p in np.linspace(1, 0, 500)]
-    pd.concat([others, *levels]).to_csv(folder / "metrics.csv", index=False)
+    graded, other_rows = metrics[metrics["quality_level"].notna()], metrics[metrics["quality_level"].isna()]
+    level_rows = graded[graded["explainer"] == graded["explainer"].iloc[0]]
+    levels = [level_rows.assign(explainer=f"graded_{p:.4f}", quality_level=p) for p in np.linspace(1, 0, 500)]
+    pd.concat([other_rows, *levels]).to_csv(folder / "metrics.csv", index=False)
     record["explainers"] |= {f"graded_{p:.4f}": f"Truth {p:.4f}" for p in np.linspace(1, 0, 500)}
     (folder / "run.json").write_text(json.dumps(record))
     html = check(page(folder))
@@ -266,7 +269,7 @@ def test_instance_browser_equals_the_parquet_files(toy, make_run):
     browser = instance_browser.build_browser(read_run(folder))
     scores = pd.read_parquet(folder / "scores.parquet").set_index(["metric", "variant", "explainer", "instance"])
     scores = scores["numerator"].to_dict()
-    found = {
+    counterfactuals = {
         (line.explainer, line.access, line.instance): line
         for line in pd.read_parquet(folder / "counterfactuals.parquet").itertuples()
     }
@@ -280,7 +283,7 @@ def test_instance_browser_equals_the_parquet_files(toy, make_run):
                 hit = float(explanation.features[0] in instance.reference[truth])
                 assert hit == scores["recall", truth, name, instance.id]
             for level, edit in zip(browser.access_levels, edits, strict=True):
-                line = found[name, level, instance.id]
+                line = counterfactuals[name, level, instance.id]
                 assert edit.features == line.features.tolist() and edit.label == line.label and edit.converged is None
                 assert edit.distance == pytest.approx(line.distance, rel=1e-3)
                 probability = None if level == "label" else pytest.approx(line.probability, rel=1e-3)
@@ -291,44 +294,46 @@ def write_changed_verdict(folder, number=2, **columns):
     """Return the verdict on a run with these values without controls, over so many explainers."""
     run = read_run(folder)
     lines = run.findings.correlations
-    rest = lines["subset"] == WITHOUT_CONTROLS
+    is_without_controls = lines["subset"] == WITHOUT_CONTROLS
     for name, value in columns.items():
-        lines.loc[rest & lines["tau"].notna(), name] = value
-    lines.loc[rest, "explainers"] = number
+        lines.loc[is_without_controls & lines["tau"].notna(), name] = value
+    lines.loc[is_without_controls, "explainers"] = number
     return write_verdict(run.findings, run.record)
 
 
 def test_verdict_claims_no_more_than_p_allows(toy, make_run):
-    folder = make_run(toy, FOUR, FEW)
-    few = write_changed_verdict(folder, tau=0.5)
-    assert not few.is_significant and "2 orderings" in few.points[-1] and len(few.points) == 5
+    folder = make_run(toy, FOUR, FEW_METRICS)
+    inconclusive = write_changed_verdict(folder, tau=0.5)
+    assert (
+        not inconclusive.is_significant and "2 orderings" in inconclusive.points[-1] and len(inconclusive.points) == 5
+    )
     start = "Inconclusive for this trained model: 2 explainers allow only 2 orderings. Highest τ: "
-    assert few.headline.startswith(start)
-    assert " for contribution; " in few.headline and few.headline.endswith(" for change")
-    assert "over the 2 explainers that are not controls (Omission and DecisionBoundary" in few.points[-1]
-    assert few.points[0].startswith("Contribution: ") and few.points[2].startswith("Change: ")
-    assert all("Highest τ 0.500" in point and "; with the controls " in point for point in few.points[:4:2])
-    assert all("Agreement with the ground truth (recall, " in point for point in few.points[1:4:2])
+    assert inconclusive.headline.startswith(start)
+    assert " for contribution; " in inconclusive.headline and inconclusive.headline.endswith(" for change")
+    assert "over the 2 explainers that are not controls (Omission and DecisionBoundary" in inconclusive.points[-1]
+    assert inconclusive.points[0].startswith("Contribution: ") and inconclusive.points[2].startswith("Change: ")
+    assert all("Highest τ 0.500" in point and "; with the controls " in point for point in inconclusive.points[:4:2])
+    assert all("Agreement with the ground truth (recall, " in point for point in inconclusive.points[1:4:2])
     # 24 orders: p can be 0.042, which is nothing among several metrics
     four = write_changed_verdict(folder, number=4, tau=0.5, p_tau=1 / 24)
     assert "Inconclusive" in four.headline and "4 explainers allow only 24 orderings" in four.headline
     assert not four.is_significant
-    one = write_changed_verdict(make_run(toy, FOUR, *FEWER), tau=0.5)
-    assert "inconclusive, 2 explainers allow only 2 orderings; highest τ: " in one.headline
-    assert "over the 2 explainers that are not controls (Omission and DecisionBoundary" in one.points[0]
-    assert "2 orderings" in one.points[0] and "With the controls (Random and LR) τ is" in one.points[0]
-    none = "no metric agrees with the ground truth (no τ is above 0)"
+    single = write_changed_verdict(make_run(toy, FOUR, *SMALL_RUN), tau=0.5)
+    assert "inconclusive, 2 explainers allow only 2 orderings; highest τ: " in single.headline
+    assert "over the 2 explainers that are not controls (Omission and DecisionBoundary" in single.points[0]
+    assert "2 orderings" in single.points[0] and "With the controls (Random and LR) τ is" in single.points[0]
+    no_agreement = "no metric agrees with the ground truth (no τ is above 0)"
     assert (
         write_changed_verdict(folder, tau=-0.5).headline
-        == f"For this trained model. Contribution: {none}. Change: {none}"
+        == f"For this trained model. Contribution: {no_agreement}. Change: {no_agreement}"
     )
-    alone = write_changed_verdict(make_run(toy, FOUR, *FEWER), tau=-0.5)
-    assert alone.headline == f"For this trained model: {none}"
+    alone = write_changed_verdict(make_run(toy, FOUR, *SMALL_RUN), tau=-0.5)
+    assert alone.headline == f"For this trained model: {no_agreement}"
     unsure = write_changed_verdict(folder, number=6, tau=0.5, p_tau=0.2)
     assert unsure.headline.count("no metric is significantly above chance; highest τ: ") == 2
     assert "(p = 0.200)" in unsure.headline and not unsure.is_significant
-    several = write_changed_verdict(folder, number=6, tau=0.5, p_tau=0.04)
-    assert "not significantly above chance (p = " in several.headline and not several.is_significant
+    larger = write_changed_verdict(folder, number=6, tau=0.5, p_tau=0.04)
+    assert "not significantly above chance (p = " in larger.headline and not larger.is_significant
     sure = write_changed_verdict(folder, number=6, tau=0.5, p_tau=0.0001)
     assert ", significantly above chance (p < " in sure.headline and sure.is_significant
     assert any("best erasure metric: " in point for point in sure.points)
@@ -341,13 +346,15 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, make_ru
     metrics["control"] = False
     metrics.loc[metrics["metric"].isin(["c", "dfr"]) & (metrics["explainer"] == "decision_boundary"), "value"] = np.nan
     metrics.loc[(metrics["metric"] == "validity") & (metrics["explainer"] == "lr"), "value"] = np.nan
-    fewer, rest = lines["metric"].isin(["c", "dfr", "validity"]), lines["subset"] == WITHOUT_CONTROLS
-    lines.loc[rest, "explainers"] = np.where(fewer, 3, 4)[rest]
-    of_all = lines[~rest].set_index(["metric", "variant", "truth", "agreement"])["tau"]
-    known = of_all.loc[pd.MultiIndex.from_frame(lines.loc[rest, of_all.index.names])].notna().to_numpy()
-    lines.loc[rest, "tau"] = np.where(known, np.where(fewer[rest], 1.0, 0.5), np.nan)
-    lines.loc[rest, "p_tau"] = 0.2
-    lines.loc[rest & (lines["metric"] == "dfr") & lines["tau"].notna(), "tau"] = -0.25
+    fewer, is_without_controls = lines["metric"].isin(["c", "dfr", "validity"]), lines["subset"] == WITHOUT_CONTROLS
+    lines.loc[is_without_controls, "explainers"] = np.where(fewer, 3, 4)[is_without_controls]
+    of_all = lines[~is_without_controls].set_index(["metric", "variant", "truth", "agreement"])["tau"]
+    is_defined = (
+        of_all.loc[pd.MultiIndex.from_frame(lines.loc[is_without_controls, of_all.index.names])].notna().to_numpy()
+    )
+    lines.loc[is_without_controls, "tau"] = np.where(is_defined, np.where(fewer[is_without_controls], 1.0, 0.5), np.nan)
+    lines.loc[is_without_controls, "p_tau"] = 0.2
+    lines.loc[is_without_controls & (lines["metric"] == "dfr") & lines["tau"].notna(), "tau"] = -0.25
     content = write_verdict(run.findings, run.record)
     assert "Comp. (del.)" in content.headline
     assert not any(name in content.headline for name in ("C (disc.", "DFR", "Validity (label)"))
@@ -355,22 +362,27 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, make_ru
         point for point in content.points if point.startswith("Not compared, because they rank fewer explainers: ")
     )
     taus = ("{}",) if truth else ("contribution {}", "change {}")
-    for who, tau in (("DecisionBoundary", "-0.250 to 1.000"), ("LR", "1.000")):
-        assert f"(3 explainers, without {who}): τ {', '.join(taus).format(*[tau] * len(taus))}" in point
+    for excluded_name, tau in (("DecisionBoundary", "-0.250 to 1.000"), ("LR", "1.000")):
+        assert f"(3 explainers, without {excluded_name}): τ {', '.join(taus).format(*[tau] * len(taus))}" in point
     assert point.count("without") == 2 and "C (disc., label)" in point and "Validity (label)" in point
     assert not any(
         name in other for other in content.points if other != point for name in ("C (disc., label)", "DFR (del.)")
     )
     # every metric is either compared or listed as not compared
-    judged = _Comparison.from_findings(run.findings, run.record, run.record.settings.truth[0])
-    assert set(judged.lines["tau"]) == {0.5} and judged.n_ranked == 4
-    not_compared = sum(map(len, judged.not_compared.values()))
-    own = lines[rest & (lines["truth"] == judged.truth) & (lines["agreement"] == "recall") & lines["tau"].notna()]
-    assert len(judged.lines) + not_compared == len(own) and not_compared == fewer[own.index].sum()
+    comparison = _Comparison.from_findings(run.findings, run.record, run.record.settings.truth[0])
+    assert set(comparison.lines["tau"]) == {0.5} and comparison.n_ranked == 4
+    not_compared = sum(map(len, comparison.not_compared.values()))
+    own = lines[
+        is_without_controls
+        & (lines["truth"] == comparison.truth)
+        & (lines["agreement"] == "recall")
+        & lines["tau"].notna()
+    ]
+    assert len(comparison.lines) + not_compared == len(own) and not_compared == fewer[own.index].sum()
 
 
 def test_controls_alone_give_no_verdict(toy, make_run):
-    run = read_run(make_run(toy, "explainer=[random,lr]", FEW))
+    run = read_run(make_run(toy, "explainer=[random,lr]", FEW_METRICS))
     assert run.findings.correlations["tau"].notna().any()
     content = write_verdict(run.findings, run.record)
     assert content.headline == "No metric could be compared with the ground truth" and not content.is_significant
@@ -380,14 +392,14 @@ def test_controls_alone_give_no_verdict(toy, make_run):
     )
 
 
-@pytest.mark.parametrize(("count", "few"), [(1, "1 instance is"), (29, "29 instances are"), (30, None)])
-def test_few_instances_are_inconclusive(toy, make_run, count, few):
+@pytest.mark.parametrize(("count", "n_text"), [(1, "1 instance is"), (29, "29 instances are"), (30, None)])
+def test_few_instances_are_inconclusive(toy, make_run, count, n_text):
     run = read_run(make_run(toy, FOUR))
-    found = write_verdict(run.findings, change_record(run.record, instances=count))
-    if few:
-        assert found.headline == f"Inconclusive: {few} too few to compare explainers or metrics"
-        assert not found.is_significant
-    assert ("highest τ" in found.headline.lower()) == (few is None)
+    written_verdict = write_verdict(run.findings, change_record(run.record, instances=count))
+    if n_text:
+        assert written_verdict.headline == f"Inconclusive: {n_text} too few to compare explainers or metrics"
+        assert not written_verdict.is_significant
+    assert ("highest τ" in written_verdict.headline.lower()) == (n_text is None)
 
 
 def test_only_effects_have_colours(toy, make_run):
@@ -429,17 +441,17 @@ def test_incomplete_run_has_no_report(toy, make_run, tmp_path, monkeypatch):
     (folder / "metrics.csv").unlink()
     with pytest.raises(UserError, match=r"metrics\.csv is missing"):
         read_results(folder)
-    done = run_cfeval("report", str(tmp_path), cwd=tmp_path, code=2)
-    assert "contains a run.json" in done.stderr and done.stderr.startswith("cfeval: ")
+    outcome = run_cfeval("report", str(tmp_path), cwd=tmp_path, code=2)
+    assert "contains a run.json" in outcome.stderr and outcome.stderr.startswith("cfeval: ")
 
 
 def test_report_of_a_sweep_names_varied_settings_and_failed_runs(toy, make_run, tmp_path):
     for number, overrides in enumerate((["seed=1"], ["seed=2"], ["seed=1", "k=2"])):
-        shutil.copytree(make_run(toy, *SWEPT, *overrides), tmp_path / str(number))
+        shutil.copytree(make_run(toy, *SWEEP_JOB, *overrides), tmp_path / str(number))
         record = json.loads((tmp_path / str(number) / "run.json").read_text())
         (tmp_path / str(number) / "run.json").write_text(json.dumps(record | {"overrides": overrides}))
     (tmp_path / "0" / "report.html").touch()
-    done = gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
+    outcome = gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
     html = check((tmp_path / "report.html").read_text())
     content = unescape(text_of(html))
     assert "3 runs together" in content and "9: failed" in content and "Means over 2 seeds: k=1" in content
@@ -450,28 +462,35 @@ def test_report_of_a_sweep_names_varied_settings_and_failed_runs(toy, make_run, 
         for kind in ("png", "svg", "pdf")
     }
     first = (tmp_path / "report.html").read_bytes()
-    write_page(done.sweep, done.frames, done.conclusion, done.tables, tmp_path)
+    write_page(outcome.sweep, outcome.frames, outcome.conclusion, outcome.tables, tmp_path)
     assert (tmp_path / "report.html").read_bytes() == first
 
 
 @pytest.mark.parametrize("resamples", [100, 1000])
 def test_verdict_states_too_few_resamples(toy, make_run, resamples):
-    run = read_run(make_run(toy, FOUR, FEW, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True))
+    run = read_run(
+        make_run(toy, FOUR, FEW_METRICS, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True)
+    )
     assert run.record.settings.resamples == resamples
-    judged = _Comparison.from_findings(run.findings, run.record, "shapley")
-    least = 2 / (resamples + 1) * judged.n_hypotheses * (judged.n_hypotheses - 1) / 2
-    assert bool(judged.resamples_note) == (least >= 0.05) == (resamples == 100)
-    assert judged.differences["p_holm"].min() >= min(1.0, least) - 1e-12  # no p can be smaller
+    comparison = _Comparison.from_findings(run.findings, run.record, "shapley")
+    smallest_p = 2 / (resamples + 1) * comparison.n_hypotheses * (comparison.n_hypotheses - 1) / 2
+    assert bool(comparison.resamples_note) == (smallest_p >= 0.05) == (resamples == 100)
+    assert comparison.differences["p_holm"].min() >= min(1.0, smallest_p) - 1e-12  # no p can be smaller
     content = " ".join(write_verdict(run.findings, run.record).points)
-    assert ("resamples are too few" in content) == bool(judged.resamples_note)
+    assert ("resamples are too few" in content) == bool(comparison.resamples_note)
 
 
 def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, make_run):
     run = read_run(make_run(toy, FOUR, copy=True))
     lines = run.findings.correlations
-    rest = lines["subset"] == WITHOUT_CONTROLS
-    lead = rest & (lines["truth"] == "shapley") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
-    lines.loc[rest, "tau"] = 0.1
+    is_without_controls = lines["subset"] == WITHOUT_CONTROLS
+    lead = (
+        is_without_controls
+        & (lines["truth"] == "shapley")
+        & (lines["agreement"] == "recall")
+        & lines["metric"].isin(["dfr", "c"])
+    )
+    lines.loc[is_without_controls, "tau"] = 0.1
     lines.loc[lead, ["tau", "tau_high"]] = 1.0
     lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25
     lines.loc[lead & (lines["metric"] == "c"), "tau_low"] = 0.75

@@ -47,19 +47,19 @@ def _of(frame, number, name):
 def test_examples_are_the_instances_of_most_disagreement_and_equal_the_files(folder):
     questions = name_truths(folder.record.settings.truth, folder.record)
     browser = build_browser(folder)
-    shown = select_examples(browser, questions).examples
+    examples = select_examples(browser, questions).examples
     texts = {name: pd.read_parquet(folder.folder / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
     selections = (
         texts["explanations"]
         .groupby("instance")["features"]
         .agg(lambda of: len({tuple(sorted(features[:2])) for features in of if len(features)}))
     )
-    most = selections.loc[[instance.id for instance in browser.instances]].sort_values(ascending=False)
-    ids = [int(re.match(r"Instance (\d+):", example.title)[1]) for example in shown]
-    assert len(ids) == 3 and sorted(selections.loc[ids]) == sorted(most.iloc[:3])
+    largest = selections.loc[[instance.id for instance in browser.instances]].sort_values(ascending=False)
+    ids = [int(re.match(r"Instance (\d+):", example.title)[1]) for example in examples]
+    assert len(ids) == 3 and sorted(selections.loc[ids]) == sorted(largest.iloc[:3])
     features = folder.data.feature_names
-    for number, example in zip(ids, shown, strict=True):
-        known = folder.instances.set_index("instance").loc[number]
+    for number, example in zip(ids, examples, strict=True):
+        instance_row = folder.instances.set_index("instance").loc[number]
         for row in example.rows:
             name = next(n for n, title in folder.record.explainers.items() if title == row.explainer)
             own = _of(texts["explanations"], number, name).iloc[0]
@@ -67,8 +67,8 @@ def test_examples_are_the_instances_of_most_disagreement_and_equal_the_files(fol
                 features[j] for j in own["features"][:2]
             ]
             edits = _of(texts["counterfactuals"], number, name).set_index("access")
-            after = edits["label"].get("probability", known["predicted"])  # an incomplete explanation has none
-            assert row.flips == bool(after != known["predicted"])
+            after = edits["label"].get("probability", instance_row["predicted"])  # an incomplete explanation has none
+            assert row.flips == bool(after != instance_row["predicted"])
             if row.flips:
                 assert row.outcome.startswith("flips") and "→" in row.edit
         truth = folder.read_rows("truth", [number]).query("truth == 'contrast'")
@@ -80,21 +80,21 @@ def test_examples_are_the_instances_of_most_disagreement_and_equal_the_files(fol
 
 
 def test_row_headings_link_to_definitions_from_docstrings(folder, page):
-    known = {term.name: term for term in glossary.list_terms(folder.record)}
+    terms = {term.name: term for term in glossary.list_terms(folder.record)}
     assert (
-        known["Validity"].definition
+        terms["Validity"].definition
         == "Share of instances whose label changes when a search edits the selected features."
     )
-    assert known["Omission"].definition == "The drop in p(ŷ) when a feature is removed."
+    assert terms["Omission"].definition == "The drop in p(ŷ) when a feature is removed."
     assert (
-        known["GroundTruth"].definition.startswith("recall: Mean share")
-        and "hit: Share" in known["GroundTruth"].definition
+        terms["GroundTruth"].definition.startswith("recall: Mean share")
+        and "hit: Share" in terms["GroundTruth"].definition
     )
     for anchor in re.findall(r'class="definition" href="#([^"]+)"', page):
         assert f'<dt id="{anchor}"' in page
     heads = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', page)
-    scored = [head for head in heads if "↑" in head or "↓" in head]
-    assert scored and all('class="definition"' in head and 'title="' in head for head in scored)
+    metric_heads = [head for head in heads if "↑" in head or "↓" in head]
+    assert metric_heads and all('class="definition"' in head and 'title="' in head for head in metric_heads)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_methods_paragraph_states_the_settings(folder):
     assert "95 % bootstrap intervals over 100 resamples" in text and "Kendall's τ" in text
     bare = change_record(folder.record, truths={}, resampled=0)
     assert "There is no ground truth" in methods.write_methods(bare) and "bootstrap" not in methods.write_methods(bare)
-    cited = methods.write_citation("9.9")
-    assert "version = {9.9}" in cited and "2109.01962" in cited and cited.count("{") == cited.count("}")
+    citation = methods.write_citation("9.9")
+    assert "version = {9.9}" in citation and "2109.01962" in citation and citation.count("{") == citation.count("}")
 
 
 def test_methods_paragraph_is_escaped_in_the_page(folder):

@@ -103,9 +103,9 @@ def test_graded_controls_are_not_drawn_as_explainers():
 
 def test_costs_are_per_instance(drawing):
     findings, figures = drawing
-    left, right = figures["costs"].figure.axes
+    time_axis, rows_axis = figures["costs"].figure.axes
     truth = findings.metrics[findings.metrics["metric"] == "recall"]["value"].tolist()
-    for axis, column, unit in ((left, "seconds", 1000), (right, "model_rows", 1)):
+    for axis, column, unit in ((time_axis, "seconds", 1000), (rows_axis, "model_rows", 1)):
         dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines]
         assert dots == [(pytest.approx(unit * COSTS[column][i] / 50), pytest.approx(truth[i])) for i in range(4)]
     text = render_markdown(build_costs(COSTS, RUN))
@@ -115,10 +115,10 @@ def test_costs_are_per_instance(drawing):
 
 
 def test_figures_are_reproducible_and_names_are_plain_text(drawing):
-    one, two = drawing[1], draw_run()[1]
-    for kind, names in (("svg", list(one)), ("pdf", list(one)), ("png", ["truth"])):  # dots take long
-        bodies = {name: one[name].render(kind) for name in names}
-        assert bodies == {name: two[name].render(kind) for name in names}
+    first, second = drawing[1], draw_run()[1]
+    for kind, names in (("svg", list(first)), ("pdf", list(first)), ("png", ["truth"])):  # dots take long
+        bodies = {name: first[name].render(kind) for name in names}
+        assert bodies == {name: second[name].render(kind) for name in names}
         if kind == "svg":
             assert not any(b"<b>" in text for text in bodies.values()) and b"$x^2$ &lt;b&gt;" in bodies["truth"]
 

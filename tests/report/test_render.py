@@ -17,14 +17,14 @@ from cfeval_cli.report.render.terminal import render_terminal
 from cfeval_cli.report.table import BLANK, Cell, Row, Table, Title
 
 EVIL = "<b>&|*_$\x1b[2J[red]"
-SHOWN = "<b>&|*_$\\x1b[2J[red]"
+ESCAPED_NAME = "<b>&|*_$\\x1b[2J[red]"
 ESCAPED = {
     "markdown": "\\<b\\>\\&\\|\\*\\_\\$\\\\x1b\\[2J\\[red\\]",
     "latex": r"\textless{}b\textgreater{}\&|*\_\$\textbackslash{}x1b[2J[red]",
     "html": r"&lt;b&gt;&amp;|*_$\x1b[2J[red]",
-    "csv": SHOWN,
-    "terminal": SHOWN,
-    "narrow": SHOWN,
+    "csv": ESCAPED_NAME,
+    "terminal": ESCAPED_NAME,
+    "narrow": ESCAPED_NAME,
 }
 
 

@@ -147,14 +147,14 @@ def test_correlations_have_tau_and_rho_for_each_truth_and_the_best_is_bold():
 
 
 def test_tau_without_controls_is_beside_tau_and_the_note_names_the_remaining_explainers():
-    lines, rest = CORRELATIONS.assign(explainers=4), CORRELATIONS["subset"] == WITHOUT_CONTROLS
-    lines.loc[rest, ["explainers", "tau", "tau_low", "tau_high", "rho"]] = [2, -0.5, -0.6, 0.0, np.nan]
+    lines, is_without_controls = CORRELATIONS.assign(explainers=4), CORRELATIONS["subset"] == WITHOUT_CONTROLS
+    lines.loc[is_without_controls, ["explainers", "tau", "tau_low", "tau_high", "rho"]] = [2, -0.5, -0.6, 0.0, np.nan]
     record = change_record(RECORD, explainers={"a": "Control", "b": "B", "x": "X"})
-    more = metrics()
-    more = pd.concat(
-        [more.assign(control=more["explainer"] == "a"), more[more["explainer"] == "b"].assign(explainer="x")]
+    values = metrics()
+    values = pd.concat(
+        [values.assign(control=values["explainer"] == "a"), values[values["explainer"] == "b"].assign(explainer="x")]
     )
-    table = tables(lines, record, values=more)[1]
+    table = tables(lines, record, values=values)[1]
     header = ["Metric", "τ signed*", "p(τ)", "τ signed*, no controls", "p(τ, no controls)", "ρ signed*", "p(ρ)"]
     header += ["τ absolute", "τ absolute, no controls", "ρ absolute"]
     assert [cell.text for cell in table.header] == header
@@ -163,23 +163,23 @@ def test_tau_without_controls_is_beside_tau_and_the_note_names_the_remaining_exp
         note.startswith("no controls: without Control,") and note.endswith("remaining: B, X.") for note in table.notes
     )
     assert r"$\tau$\\signed*,\\no\\controls" in render_latex(table)
-    lines.loc[rest, ["tau", "note"]] = [np.nan, "without controls fewer than two explainers are left"]
-    alone = tables(lines, record, values=more)[1]
+    lines.loc[is_without_controls, ["tau", "note"]] = [np.nan, "without controls fewer than two explainers are left"]
+    alone = tables(lines, record, values=values)[1]
     assert not [cell for cell in alone.header if "no controls" in cell.text]
     assert any("without controls fewer than two explainers are left" in note for note in alone.notes)
 
 
 def test_coverage_below_90_percent_is_marked_in_every_format():
-    for share, mark, half in ((0.91, False, False), (0.89, True, False), (0.49, True, True)):
-        made = tables(values=metrics(coverage=(1.0, share)))
-        for text in (render_markdown(made[0]), render_latex(made[0]), render_csv(made[0])):
+    for share, mark, is_below_half in ((0.91, False, False), (0.89, True, False), (0.49, True, True)):
+        built = tables(values=metrics(coverage=(1.0, share)))
+        for text in (render_markdown(built[0]), render_latex(built[0]), render_csv(built[0])):
             assert ("B†" in text or r"B$\dagger$" in text) == mark
-        assert ("under 90" in render_markdown(made[0])) == mark
-        assert ("Under half of the instances: B." in render_markdown(made[0])) == half
+        assert ("under 90" in render_markdown(built[0])) == mark
+        assert ("Under half of the instances: B." in render_markdown(built[0])) == is_below_half
 
 
-@pytest.mark.parametrize(("shared", "few"), [(40, False), (12, True)])
-def test_common_support_has_a_note_and_a_table_of_own_scores(shared, few):
+@pytest.mark.parametrize(("shared", "is_too_few"), [(40, False), (12, True)])
+def test_common_support_has_a_note_and_a_table_of_own_scores(shared, is_too_few):
     values = metrics()
     own_row = values["metric"] != "coverage"
     values["n"] = np.where(own_row, shared, 50)
@@ -188,7 +188,7 @@ def test_common_support_has_a_note_and_a_table_of_own_scores(shared, few):
     scores, *_, own = tables(values=values)
     words = render_markdown(scores)
     assert f"Scored on the {shared} of 50 instances that all explainers cover (support=common)" in words
-    assert "B alone covers 45." in words and ("allow no intervals" in words) == few
+    assert "B alone covers 45." in words and ("allow no intervals" in words) == is_too_few
     assert own.title == "Scores of each explainer on its own instances" and own.detail
     assert "1.5000 (50)" in render_markdown(own) and "1.2500 (45)" in render_markdown(own)
     record = change_record(RECORD, settings={"support": "own"})
@@ -197,7 +197,7 @@ def test_common_support_has_a_note_and_a_table_of_own_scores(shared, few):
     assert "support=" not in render_markdown(tables()[0])  # all cover the same
 
 
-def scored(rows, roles=()):
+def make_values(rows, roles=()):
     """Rows of metrics.csv: metric, variant and how many instances each explainer has."""
     return pd.DataFrame(
         [
@@ -211,7 +211,7 @@ def scored(rows, roles=()):
     )  # fmt: skip
 
 
-NAMED = change_record(
+NAMED_RECORD = change_record(
     RECORD,
     explainers={"a": "A", "b": "B"},
     instances=60,
@@ -224,9 +224,9 @@ NAMED = change_record(
 
 def test_note_states_the_usual_number_of_instances_and_the_rows_with_another_one():
     rows = [("c", "label", 47, 47), ("validity", "label", 47, 47), ("naopc", "mask", 7, 7), ("sparsity", "", 57, 57)]
-    values = scored(rows)
+    values = make_values(rows)
     values.loc[values["explainer"] == "a", "own_n"] = 60
-    (note,) = write_support_notes(values, NAMED)
+    (note,) = write_support_notes(values, NAMED_RECORD)
     assert note == (
         "Scored on the 47 of 60 instances that all explainers cover (support=common). B alone covers 57. "
         "Other rows: NAOPC (mask) 7 instances; Sparsity 57 instances."
@@ -237,21 +237,23 @@ def test_note_on_instances_with_full_coverage_lists_exceptions_only():
     rows = [("c", "label", 60, 60), ("validity", "label", 60, 60)]
     truths = [("recall", "signed", 20, 20), ("coverage", "all", 60, 60)]
     roles = {"recall": "truth", "coverage": "fact"}
-    assert write_support_notes(scored(rows), NAMED) == []
+    assert write_support_notes(make_values(rows), NAMED_RECORD) == []
     (words,) = write_support_notes(
-        scored([*rows, *truths, ("naopc", "del", 43, 43), ("naopc", "mask", 43, 43)], roles), NAMED
+        make_values([*rows, *truths, ("naopc", "del", 43, 43), ("naopc", "mask", 43, 43)], roles), NAMED_RECORD
     )
     assert words == (
         "Scored on all 60 instances. Other rows: GroundTruth (recall, signed) 20 instances; "
         "NAOPC (del.), NAOPC (mask) 43 instances each."
     )
-    assert "GroundTruth" not in write_support_notes(scored([*rows, *truths], roles), NAMED, [("recall", "signed")])
+    assert "GroundTruth" not in write_support_notes(
+        make_values([*rows, *truths], roles), NAMED_RECORD, [("recall", "signed")]
+    )
 
 
 def test_note_on_instances_with_own_support_lists_each_explainer():
-    record = change_record(NAMED, settings={"support": "own"})
+    record = change_record(NAMED_RECORD, settings={"support": "own"})
     rows = [("c", "label", 60, 47), ("validity", "label", 60, 47), ("naopc", "del", 43, 30), ("sparsity", "", 20, 20)]
-    (words,) = write_support_notes(scored(rows), record)
+    (words,) = write_support_notes(make_values(rows), record)
     assert words == (
         "Each explainer is scored on its own instances (support=own), of 60: B 47. Scores over different instances "
         "are not comparable. Other rows: NAOPC (del.): A 43, B 30 instances; Sparsity 20 instances."
@@ -338,10 +340,11 @@ def test_latex_is_balanced():
         assert all(rule in text for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
 
 
-def noisy(same=0.52, deterministic="no"):
+def make_noise(similarity=0.52, deterministic="no"):
     """Return the stability of two explainers, of which the second is random or deterministic."""
     names = pd.DataFrame(
-        [("a", 100, 97, 1.0, 0.96, 1.0, 1.0, 1.0, "yes"), ("b", 100, 100, same, 0.42, 0.62, same, 0.25, deterministic)],
+        [("a", 100, 97, 1.0, 0.96, 1.0, 1.0, 1.0, "yes"),
+         ("b", 100, 100, similarity, 0.42, 0.62, similarity, 0.25, deterministic)],
         columns=["explainer", "n_requested", "instances", "same_features", "low", "high", "overlap", "same_order",
                  "deterministic"],
     )  # fmt: skip
@@ -357,7 +360,7 @@ def with_noise(names, values, record=RECORD):
 
 
 def test_explainer_stability_has_a_sentence_and_standard_errors():
-    first, second = with_noise(*noisy())
+    first, second = with_noise(*make_noise())
     assert [[row.title.text, *row.texts] for row in first.rows] == [
         ["A_1 & <b>|", "100% [96%, 100%]", "100%", "100%", "97"],
         ["B†", "52% [42%, 62%]", "52%", "25%", "100"],
@@ -372,13 +375,15 @@ def test_explainer_stability_has_a_sentence_and_standard_errors():
         and first.detail
         and second.detail
     )
-    assert "the same 2 features" in " ".join(with_noise(*noisy(), change_record(RECORD, settings={"k": 2}))[0].notes)
+    assert "the same 2 features" in " ".join(
+        with_noise(*make_noise(), change_record(RECORD, settings={"k": 2}))[0].notes
+    )
 
 
 def test_deterministic_explainers_have_no_stability_of_values():
-    (only,) = with_noise(*noisy(1.0, "yes"))
-    assert "for another explainer seed:" not in " ".join(only.notes)
-    names, values = noisy()
+    (single_table,) = with_noise(*make_noise(1.0, "yes"))
+    assert "for another explainer seed:" not in " ".join(single_table.notes)
+    names, values = make_noise()
     names.loc[0, ["instances", "deterministic"]] = (0, "")
     names.loc[0, ["same_features", "overlap", "same_order"]] = np.nan
     values[["se", "explainer_se"]] = np.nan
@@ -392,8 +397,8 @@ def test_deterministic_explainers_have_no_stability_of_values():
 def test_values_that_are_not_identifiable_are_marked_and_explained():
     moving = metrics().assign(not_identifiable=lambda m: m["metric"].isin(["c", "comprehensiveness"]).astype(object))
     moving.loc[moving["metric"] == "coverage", "not_identifiable"] = None
-    judged = CORRELATIONS.assign(not_identifiable=lambda c: (c["metric"] == "c") & (c["truth"] == "signed"))
-    judged.loc[judged["subset"] == WITHOUT_CONTROLS, "not_identifiable"] = (
+    correlations = CORRELATIONS.assign(not_identifiable=lambda c: (c["metric"] == "c") & (c["truth"] == "signed"))
+    correlations.loc[correlations["subset"] == WITHOUT_CONTROLS, "not_identifiable"] = (
         True  # not shown, since no explainer is a control
     )
     ranges = pd.DataFrame(
@@ -411,8 +416,8 @@ def test_values_that_are_not_identifiable_are_marked_and_explained():
         ]
     ).assign(subset=ALL_EXPLAINERS)  # fmt: skip
     empty = pd.DataFrame()
-    made = build_tables(Findings(moving, judged, empty, empty, empty, invariance=ranges), RECORD)
-    scores, taus, table = made[0], made[1], made[-1]
+    built = build_tables(Findings(moving, correlations, empty, empty, empty, invariance=ranges), RECORD)
+    scores, taus, table = built[0], built[1], built[-1]
     titles = [row.title.text for row in scores.rows]
     assert [title for title in titles if title.endswith(" §")] == [
         title for title in titles if title.startswith(("C ", "Comp."))
@@ -421,20 +426,22 @@ def test_values_that_are_not_identifiable_are_marked_and_explained():
     columns = [cell.text for cell in taus.header[1:]]
     for title, marks in marked:
         assert marks == [title.startswith("C ") and column == "τ signed*" for column in columns]
-    for one in (scores, taus):
-        assert sum("depends on the parametrisation of the model (not identifiable)" in n for n in one.notes) == 1
-        assert r"\S{}" in render_latex(one) and "§" in render_markdown(one)
+    for built_table in (scores, taus):
+        assert (
+            sum("depends on the parametrisation of the model (not identifiable)" in n for n in built_table.notes) == 1
+        )
+        assert r"\S{}" in render_latex(built_table) and "§" in render_markdown(built_table)
     assert [table.rows[0].title.text, *table.rows[0].texts] == [
         "C (disc., label) ↑", "0.500§ -1.000 to 0.750 (constant scale)", "0.250",
     ]  # fmt: skip
     assert "1,234 instances" in table.notes[0] and "50 draws" in table.notes[0]
     plain = build_tables(Findings(metrics(), CORRELATIONS, empty, empty, empty), RECORD)
-    assert "§" not in "".join(render_markdown(one) for one in plain)
+    assert "§" not in "".join(render_markdown(built_table) for built_table in plain)
 
 
 def test_constant_rows_are_listed_below_and_equal_variants_are_merged():
-    def row(name, detail, *cells, **more):
-        return Row(Title(name, [detail] if detail else [], "higher", **more), cells)
+    def row(name, detail, *cells, **options):
+        return Row(Title(name, [detail] if detail else [], "higher", **options), cells)
 
     ranked = (Cell(0.1, rank=1), Cell(0.2, rank=2))
     bold = tuple(replace(cell, bold=True) for cell in ranked)
@@ -468,9 +475,9 @@ def test_equal_remarks_are_written_once():
         "mask": [("a", "1 of 2"), ("a", "")], "mean": [("", "x"), ("", "y")], "none": [("", ""), ("", "")],
     }  # fmt: skip
     lines = [
-        ("naopc", variant, name, *both)
+        ("naopc", variant, name, *pair)
         for variant, pairs in texts.items()
-        for name, both in zip(("lr", "random"), pairs, strict=True)
+        for name, pair in zip(("lr", "random"), pairs, strict=True)
     ]
     metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "method", "remark"])
     assert write_remark_notes(metrics, record) == [
@@ -484,9 +491,9 @@ def test_metrics_that_rank_different_explainers_are_not_compared():
     pairs = [("proximity", "label"), ("c", "label"), ("comprehensiveness", "del")]
     gaps = {(0, 1): (0.5, 0.01, False), (0, 2): (np.nan, np.nan, False), (1, 2): (np.nan, np.nan, False)}
     lines = [
-        dict(zip(names, [*pairs[one], *pairs[other], *figures], strict=True))
+        dict(zip(names, [*pairs[first], *pairs[second], *figures], strict=True))
         | {"family": "explainers", "truth": "signed", "agreement": "recall", "subset": ALL_EXPLAINERS}
-        for (one, other), figures in gaps.items()
+        for (first, second), figures in gaps.items()
     ]
     (table,) = build_differences(pd.DataFrame(lines), change_record(RECORD, resampled=100))
     assert [row.texts for row in table.blocks[0]] == [["0.500*", "–"], ["", "–"], ["", ""]]
@@ -507,7 +514,7 @@ def test_mean_ranks_use_metrics_that_rank_the_same_explainers():
     ).assign(quality_level=float("nan"))
     blocks = {name: "erasure" if name != "u" else "counterfactual" for name in "xyzut"}
     record = make_record(metrics={name: make_metric(name, block=block) for name, block in blocks.items()})
-    found = compute_mean_ranks(metrics, record)
-    assert found["erasure"]["mean"].to_dict() == {"B": 1.0, "A": 2.5, "C": 2.5}
-    assert set(found["erasure"]["count"]) == {2} and next(iter(found["erasure"].index)) == "B"
-    assert found["counterfactual"]["mean"].to_dict() == {"A": 1.0, "C": 2.0}
+    mean_ranks = compute_mean_ranks(metrics, record)
+    assert mean_ranks["erasure"]["mean"].to_dict() == {"B": 1.0, "A": 2.5, "C": 2.5}
+    assert set(mean_ranks["erasure"]["count"]) == {2} and next(iter(mean_ranks["erasure"].index)) == "B"
+    assert mean_ranks["counterfactual"]["mean"].to_dict() == {"A": 1.0, "C": 2.0}

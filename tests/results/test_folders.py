@@ -15,27 +15,27 @@ from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.results.read import read_results
 from tests.conftest import reseal, seal
 
-SOME = ("explainer=[random,lr]", "n_explain=20", "truth=[signed,shapley,contrast,absolute]")
+FAST_SETTINGS = ("explainer=[random,lr]", "n_explain=20", "truth=[signed,shapley,contrast,absolute]")
 
 
 def test_results_equal_the_written_files(toy, make_run):
-    folder = make_run(toy, *SOME)
+    folder = make_run(toy, *FAST_SETTINGS)
     record = checked.read_verified_record(folder)
     assert record.schema_ == checked.SCHEMA_VERSION and record.status == "complete"
-    found = read_results(folder, record)
-    written = pd.read_csv(folder / "metrics.csv")
-    assert found.findings.metrics["value"].to_numpy() == pytest.approx(written["value"].to_numpy(), nan_ok=True)
-    assert set(written["role"]) == {"judged", "truth", "fact"}
+    loaded = read_results(folder, record)
+    metrics = pd.read_csv(folder / "metrics.csv")
+    assert loaded.findings.metrics["value"].to_numpy() == pytest.approx(metrics["value"].to_numpy(), nan_ok=True)
+    assert set(metrics["role"]) == {"judged", "truth", "fact"}
     assert RunFolder(folder, []).has_results_of(record.inputs)
 
 
 def test_instances_have_predictions_and_truths(toy, make_run):
-    folder = make_run(toy, *SOME)
+    folder = make_run(toy, *FAST_SETTINGS)
     record = checked.read_verified_record(folder)
     instances = pd.read_parquet(folder / "instances.parquet")
     positive = instances["probability"].to_numpy()
-    kept = np.where(instances["predicted"] == 1, positive, 1 - positive)
-    assert instances["predicted_probability"].to_numpy() == pytest.approx(kept)
+    expected = np.where(instances["predicted"] == 1, positive, 1 - positive)
+    assert instances["predicted_probability"].to_numpy() == pytest.approx(expected)
     truth = pd.read_parquet(folder / "truth.parquet")
     assert set(truth["instance"]) == set(instances["instance"])
     assert set(record.truths) == {"signed", "shapley", "contrast", "absolute"}
@@ -48,7 +48,7 @@ def test_instances_have_predictions_and_truths(toy, make_run):
 
 def test_changed_or_missing_file_is_named(toy, make_run):
     for change in (lambda path: path.write_text("changed"), lambda path: path.unlink()):
-        folder = make_run(toy, *SOME, copy=True)
+        folder = make_run(toy, *FAST_SETTINGS, copy=True)
         inputs = checked.read_record(folder).inputs
         change(folder / "metrics.csv")
         with pytest.raises(UserError, match=r"metrics\.csv is (missing|not as the run left it)"):
@@ -74,7 +74,7 @@ def test_changed_or_missing_file_is_named(toy, make_run):
     ],
 )
 def test_invalid_record_is_refused(toy, make_run, change, message):
-    folder = make_run(toy, *SOME, copy=True)
+    folder = make_run(toy, *FAST_SETTINGS, copy=True)
     record = json.loads((folder / "run.json").read_text())
     change(record)
     (folder / "run.json").write_text(json.dumps(record))
@@ -98,14 +98,14 @@ def in_row_groups(toy, make_run, monkeypatch, search):
 def test_tables_in_row_groups_equal_tables_in_one_piece(toy, make_run, monkeypatch, search):
     import pyarrow.parquet as pq
 
-    whole, folder = make_run(toy, *LARGE, f"search={search}"), in_row_groups(toy, make_run, monkeypatch, search)
+    reference, folder = make_run(toy, *LARGE, f"search={search}"), in_row_groups(toy, make_run, monkeypatch, search)
     names = ["instances", "truth", "explanations", "counterfactuals", "scores"]
     for name in names:
         assert pq.read_metadata(folder / f"{name}.parquet").num_row_groups > 1
-        one, two = (pq.read_table(path / f"{name}.parquet") for path in (whole, folder))
-        assert one.schema.equals(two.schema) and one.equals(two.combine_chunks()), name
+        expected, actual = (pq.read_table(path / f"{name}.parquet") for path in (reference, folder))
+        assert expected.schema.equals(actual.schema) and expected.equals(actual.combine_chunks()), name
     for name in ("metrics.csv", "correlations.csv", "explanations_again.parquet"):
-        assert (whole / name).read_bytes() == (folder / name).read_bytes()
+        assert (reference / name).read_bytes() == (folder / name).read_bytes()
 
 
 @pytest.mark.parametrize("search", ["discrete", "continuous"])
@@ -114,15 +114,15 @@ def test_rows_of_some_instances_equal_that_part_of_the_table(toy, make_run, monk
     results = read_results(path, checked.read_verified_record(path))
     ids = results.predictions["instance"].to_numpy()[[1, 2, 13]].tolist()
     for name in ("instances", "explanations", "counterfactuals", "truth"):
-        whole = pd.read_parquet(results.folder / f"{name}.parquet")
-        mine = whole["instance"].isin(ids)
-        if "explainer" in whole:
-            mine &= whole["explainer"].isin(["random", "lr"])  # the rungs of a ladder are not shown
-        told = results.read_rows(name, ids)
-        assert told["instance"].tolist() == whole.loc[mine, "instance"].tolist() and len(told) >= 3
-        for column in whole:
-            pairs = zip(told[column], whole.loc[mine, column], strict=True)
-            assert all(repr(one) == repr(two) for one, two in pairs), (name, column)
+        table = pd.read_parquet(results.folder / f"{name}.parquet")
+        is_expected = table["instance"].isin(ids)
+        if "explainer" in table:
+            is_expected &= table["explainer"].isin(["random", "lr"])  # the rungs of a ladder are not shown
+        rows = results.read_rows(name, ids)
+        assert rows["instance"].tolist() == table.loc[is_expected, "instance"].tolist() and len(rows) >= 3
+        for column in table:
+            pairs = zip(rows[column], table.loc[is_expected, column], strict=True)
+            assert all(repr(actual) == repr(expected) for actual, expected in pairs), (name, column)
     edits = pd.read_parquet(results.folder / "counterfactuals.parquet")
     assert results.moves_embeddings == edits["vectors"].notna().any() == (search == "continuous")
 
@@ -135,16 +135,16 @@ def test_row_group_without_values_has_the_types_of_the_others(tmp_path):
         pd.DataFrame({"a": [[1], []], "b": ["x", None]}),
     ]
     files.write_row_groups("some.parquet", [lambda part=part: part for part in parts])
-    back = pd.read_parquet(tmp_path / "some.parquet")
-    assert [list(one) for one in back["a"]] == [[], [], [1], []] and back["b"].tolist()[2] == "x"
+    restored = pd.read_parquet(tmp_path / "some.parquet")
+    assert [list(values) for values in restored["a"]] == [[], [], [1], []] and restored["b"].tolist()[2] == "x"
 
 
 @pytest.mark.parametrize(
-    ("place", "left"),
+    ("place", "parent"),
     [("2026-11-17/09-30-00", "mine"), ("2026-11-17/09-30-00/3", "mine"), ("results/new", "mine/results")],
 )
-def test_run_without_results_removes_only_folders_that_it_made(tmp_path, place, left):
-    (tmp_path / left).mkdir(parents=True)
+def test_run_without_results_removes_only_folders_that_it_made(tmp_path, place, parent):
+    (tmp_path / parent).mkdir(parents=True)
     path = tmp_path / "mine" / place
     (path / ".hydra").mkdir(parents=True)
     (path / ".hydra" / "config.yaml").write_text("k: 1\n")
@@ -152,7 +152,7 @@ def test_run_without_results_removes_only_folders_that_it_made(tmp_path, place, 
     with folder.open():
         pass
     folder.discard()
-    assert not path.exists() and (tmp_path / left).is_dir() and not any((tmp_path / left).iterdir())
+    assert not path.exists() and (tmp_path / parent).is_dir() and not any((tmp_path / parent).iterdir())
 
 
 def test_complete_job_of_a_resumed_sweep_is_kept_without_known_inputs(tmp_path):
@@ -163,7 +163,7 @@ def test_complete_job_of_a_resumed_sweep_is_kept_without_known_inputs(tmp_path):
 
 
 def test_figures_in_a_record_must_be_formats(toy, make_run):
-    folder = make_run(toy, *SOME, copy=True)
+    folder = make_run(toy, *FAST_SETTINGS, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["settings"]["figures"] = ["../../x.svg"]
     (folder / "run.json").write_text(json.dumps(record))
@@ -185,7 +185,7 @@ def test_load_of_a_sweep_names_its_runs(tmp_path):
 
 def test_invalid_record_is_not_written(toy, make_run):
     with pytest.raises(UserError, match=r"reference\.test_accuracy must be a number, not 'high'"):
-        make_run(toy, *SOME, "+dataset.reference={test_accuracy: high}")
+        make_run(toy, *FAST_SETTINGS, "+dataset.reference={test_accuracy: high}")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_invalid_record_is_not_written(toy, make_run):
     ],
 )
 def test_invalid_description_of_the_data_is_refused(toy, make_run, change, message):
-    folder = make_run(toy, *SOME, copy=True)
+    folder = make_run(toy, *FAST_SETTINGS, copy=True)
     content = json.loads((folder / "dataset.json").read_text())
     change(content)
     (folder / "dataset.json").write_text(json.dumps(content))

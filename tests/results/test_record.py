@@ -10,15 +10,15 @@ from cfeval_cli.settings.run_settings import RunSettings
 
 def test_record_is_unchanged_by_reading_and_writing(toy, make_run):
     record = json.loads((make_run(toy, "explainer=[random,lr]", "n_explain=20") / "run.json").read_text())
-    parsed = parse_record(record)
-    assert parsed.settings.k == record["settings"]["k"] and parsed.data.name == "toy"
-    assert {name: entry.title for name, entry in parsed.metrics.items()} == {
+    parsed_record = parse_record(record)
+    assert parsed_record.settings.k == record["settings"]["k"] and parsed_record.data.name == "toy"
+    assert {name: entry.title for name, entry in parsed_record.metrics.items()} == {
         name: facts["title"] for name, facts in record["metrics"].items()
     }
-    assert json.dumps(parsed.to_dict()) == json.dumps(record)
-    assert not parsed.model_extra and not parsed.settings.model_extra
-    assert parsed.questions == {"shapley": "contribution", "contrast": "change"}
-    assert parsed.arbitrary_removals == {"del"}
+    assert json.dumps(parsed_record.to_dict()) == json.dumps(record)
+    assert not parsed_record.model_extra and not parsed_record.settings.model_extra
+    assert parsed_record.questions == {"shapley": "contribution", "contrast": "change"}
+    assert parsed_record.arbitrary_removals == {"del"}
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def test_record_is_unchanged_by_reading_and_writing(toy, make_run):
     ],
 )
 def test_an_entry_that_no_run_writes_is_named(record, message):
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError) as error_info:
         parse_record(record)
-    assert message in str(raised.value) and len(str(raised.value)) < 200
+    assert message in str(error_info.value) and len(str(error_info.value)) < 200
 
 
 def test_missing_entries_of_a_running_record_have_defaults():

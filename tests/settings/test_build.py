@@ -38,8 +38,8 @@ STANDS_FOR = {
     ("metric", "dfr_deleted"): {"dfr"},
     ("explainer", "lime_package"): {"lime"},
 }
-GROUPED = ("paper", "core", "field")  # which stand for others
-SEVERAL = ("explainer", "metric", "truth", "removal", "judge")  # groups of which a run has more than one
+PRESETS = ("paper", "core", "field")  # which stand for others
+MULTIPLE_GROUPS = ("explainer", "metric", "truth", "removal", "judge")  # groups of which a run has more than one
 VERB = {
     "explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load",
     "executor": "map", "cache": "known", "truth": "importance", "removal": "fit", "judge": "trainable",
@@ -50,13 +50,13 @@ plan = inside.make_plan
 
 
 # what a config is composed with where it does not matter: fewer files are read
-FEW = {"explainer": "[random]", "metric": "[validity]", "removal": "[zero]", "truth": "[signed]"}
+DEFAULTS = {"explainer": "[random]", "metric": "[validity]", "removal": "[zero]", "truth": "[signed]"}
 
 
-def alone(group, name, *more):
+def select_component(group, name, *options):
     """One component, and few others beside it."""
-    chosen = FEW | {group: f"[{name}]" if group in SEVERAL else name}
-    return [*(f"{key}={value}" for key, value in chosen.items()), *more]
+    components = DEFAULTS | {group: f"[{name}]" if group in MULTIPLE_GROUPS else name}
+    return [*(f"{key}={value}" for key, value in components.items()), *options]
 
 
 def components():
@@ -64,57 +64,57 @@ def components():
     for group, verb in VERB.items():
         package = importlib.import_module(f"cfeval_cli.{group}")
         for module in pkgutil.iter_modules(package.__path__):
-            loaded = importlib.import_module(f"cfeval_cli.{group}.{module.name}")
-            for name, member in inspect.getmembers(loaded, inspect.isclass):
+            component_module = importlib.import_module(f"cfeval_cli.{group}.{module.name}")
+            for name, member in inspect.getmembers(component_module, inspect.isclass):
                 component = hasattr(member, verb) or hasattr(member, "members")  # or one that stands for several
-                own = member.__module__ == loaded.__name__ and not name.startswith("_")
+                own = member.__module__ == component_module.__name__ and not name.startswith("_")
                 own = own and not inspect.isabstract(member)  # which several share
                 if component and own and name != "GradedControl":  # which GradedControls makes
-                    yield group, f"{loaded.__name__}.{name}"
+                    yield group, f"{component_module.__name__}.{name}"
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=str)
 def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
-    made = build.build_plan(only(group, name))
+    built_plan = build.build_plan(compose_component_run(group, name))
     assert (
-        (STANDS_FOR.get((group, name), {name}) <= {*getattr(made, f"{group}s")})
-        if group in SEVERAL
-        else getattr(made, group) is not None
+        (STANDS_FOR.get((group, name), {name}) <= {*getattr(built_plan, f"{group}s")})
+        if group in MULTIPLE_GROUPS
+        else getattr(built_plan, group) is not None
     )
 
 
 # settings that only the user knows
-MINE = Path(__file__).parents[1] / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
-NEEDS = {("explainer", "file"): [f"explainer.file.path={MINE}"], ("metric", "hit"): ["agreement=hit"]}
+EXISTING_FILE = Path(__file__).parents[1] / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
+NEEDS = {("explainer", "file"): [f"explainer.file.path={EXISTING_FILE}"], ("metric", "hit"): ["agreement=hit"]}
 NEEDS |= {("model", name): ["model.path=mine"] for name in ("function", "onnx", "skops")}
 
 
 KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name, and takes its place
 
 
-def only(group, name):
+def compose_component_run(group, name):
     """The config of a run with one component of its group."""
-    return inside.compose_config(*alone(group, name, *NEEDS.get((group, name), [])))
+    return inside.compose_config(*select_component(group, name, *NEEDS.get((group, name), [])))
 
 
-def composed(group, name):
+def get_component_config(group, name):
     """What a run is told of one component."""
-    cfg = only(group, name)
-    return cfg[group][KEYS.get(name, name)] if group in SEVERAL else cfg[group]
+    cfg = compose_component_run(group, name)
+    return cfg[group][KEYS.get(name, name)] if group in MULTIPLE_GROUPS else cfg[group]
 
 
 @pytest.mark.parametrize(("group", "target"), list(components()))
 def test_every_component_has_a_test_and_a_yaml_with_all_its_settings(group, target):
-    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in GROUPED]
+    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in PRESETS]
     module = target.split(".")[2]  # most often the yaml is named as the module is
     names.sort(key=lambda name: name != module)
-    found = [next((node for name in names if (node := composed(group, name))._target_ == target), None)]
-    found = [node for node in found if node is not None]
-    assert found, f"no yaml in conf/{group} has _target_: {target}"
+    nodes = [next((node for name in names if (node := get_component_config(group, name))._target_ == target), None)]
+    nodes = [node for node in nodes if node is not None]
+    assert nodes, f"no yaml in conf/{group} has _target_: {target}"
     fields = [f.name for f in get_class(target).__dataclass_fields__.values()]
     if group != "dataset":  # a table's yaml describes its data and may leave defaults out
-        assert sorted(set(found[0]) - {"_target_"}) == sorted(fields)
+        assert sorted(set(nodes[0]) - {"_target_"}) == sorted(fields)
     module, _, name = target.rpartition(".")
     tests = "".join(path.read_text() for path in (Path(__file__).parents[1] / group).glob("test_*.py"))
     assert f"from {module} import" in tests and name in tests, f"tests/{group} has no test of {name}"
@@ -122,15 +122,18 @@ def test_every_component_has_a_test_and_a_yaml_with_all_its_settings(group, targ
 
 def test_a_component_has_the_name_of_its_file():
     for path in YAMLS:
-        if path.parts[0] in SEVERAL:
+        if path.parts[0] in MULTIPLE_GROUPS:
             keys = {key for key in OmegaConf.load(CONF / path) if key != "defaults"}
             assert keys <= {KEYS.get(path.stem, path.stem)}
 
 
 def test_ladder_and_paper_stand_for_several_explainers():
     assert list(plan("explainer=[paper,graded]").explainers) == SIX + RUNGS
-    made = plan("explainer=[graded,lr]", "explainer.graded.quality_levels=3", "truth=[contrast]")
-    assert list(made.explainers) == ["lr", "graded_1", "graded_0.5", "graded_0"] and made.graded_truth == "contrast"
+    built_plan = plan("explainer=[graded,lr]", "explainer.graded.quality_levels=3", "truth=[contrast]")
+    assert (
+        list(built_plan.explainers) == ["lr", "graded_1", "graded_0.5", "graded_0"]
+        and built_plan.graded_truth == "contrast"
+    )
     assert plan("explainer=lr").graded_truth == ""
     assert len(plan("explainer=graded", "explainer.graded.quality_levels=501").explainers) == 501
 
@@ -144,12 +147,22 @@ def test_ladder_and_paper_stand_for_several_explainers():
     ],
 )
 def test_the_papers_experiments(name, dataset, k, explainers, levels):
-    made = plan(f"experiment={name}", "seed=3")
-    assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].removals == ["zero"]
+    built_plan = plan(f"experiment={name}", "seed=3")
+    assert list(built_plan.removals) == ["zero", "mask"] and built_plan.metrics["dfr"].removals == ["zero"]
     default = [name for name in plan().metrics if name in METRICS]  # the others the paper does not have
-    assert list(made.metrics) == default and list(made.truths) == ["signed", "shapley", "contrast", "absolute"]
-    assert (made.dataset.name, made.settings.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
-    assert made.settings.seed == 3 and made.explainers["lr"].truth_name == "signed"
+    assert list(built_plan.metrics) == default and list(built_plan.truths) == [
+        "signed",
+        "shapley",
+        "contrast",
+        "absolute",
+    ]
+    assert (built_plan.dataset.name, built_plan.settings.k, list(built_plan.explainers), built_plan.levels) == (
+        dataset,
+        k,
+        explainers,
+        levels,
+    )
+    assert built_plan.settings.seed == 3 and built_plan.explainers["lr"].truth_name == "signed"
     assert plan(f"experiment={name}", "k=3").settings.k == 3  # the command line has the last word
     papers = ["table1_adults", "table1_movie_reviews", "table3"]
     assert sorted(path.stem for path in (CONF / "experiment").glob("table*.yaml")) == papers
@@ -158,40 +171,42 @@ def test_the_papers_experiments(name, dataset, k, explainers, levels):
 def test_lime_ranks_by_signed_score_and_in_the_papers_experiments_by_absolute_score():
     assert plan("explainer=lime").explainers["lime"].order == "signed"
     papers = ("explainer=paper", "experiment=table1_adults", "experiment=table1_movie_reviews", "experiment=table3")
-    assert {plan(chosen).explainers["lime"].order for chosen in papers} == {"absolute"}
-    both = plan("explainer=[lime,lime_absolute]").explainers
-    assert [one.title for one in both.values()] == ["LIME", "LIME (by size)"]
-    assert both["lime_absolute"].order == "absolute" and both["lime_absolute"].samples_of == "lime"
+    assert {plan(experiment).explainers["lime"].order for experiment in papers} == {"absolute"}
+    lime_explainers = plan("explainer=[lime,lime_absolute]").explainers
+    assert [explainer.title for explainer in lime_explainers.values()] == ["LIME", "LIME (by size)"]
+    assert (
+        lime_explainers["lime_absolute"].order == "absolute" and lime_explainers["lime_absolute"].samples_of == "lime"
+    )
     assert "lime_absolute" not in plan().explainers and plan("explainer=paper").explainers["lime"].title == "LIME"
 
 
 def test_truths_and_removals_are_chosen_as_explainers_are():
-    made = plan(
+    built_plan = plan(
         "truth=[contrast,signed]",
         "removal=[marginal,zero]",
         "removal.marginal.draws=7",
         "seed=5",
     )
-    assert list(made.truths) == ["contrast", "signed"] and list(made.removals) == ["zero", "marginal"]
-    assert (made.removals["marginal"].draws, made.removals["marginal"].seed) == (7, 5)
+    assert list(built_plan.truths) == ["contrast", "signed"] and list(built_plan.removals) == ["zero", "marginal"]
+    assert (built_plan.removals["marginal"].draws, built_plan.removals["marginal"].seed) == (7, 5)
     assert list(plan().truths) == ["shapley", "contrast"]
     assert list(plan().removals) == ["zero", "mask", "marginal"]
     omission = plan("removal=[mask]", "explainer=omission").explainers["omission"]
     assert set(omission.removals) == {"zero", "mask", "mean", "marginal"}  # whatever the metrics use
     lr = plan("truth=[contrast]", "explainer=lr").explainers["lr"]
-    assert lr.truth == made.truths["contrast"]
+    assert lr.truth == built_plan.truths["contrast"]
 
 
 def test_settings_of_a_removal_reach_the_explainers_that_use_it():
     names = [f"omission{name}" for name in ("", "_marginal", "_mask", "_mean", "_zero")]
     names += ["gradient_input", "integrated_gradients"]
-    every = f"explainer=[{','.join(names)}]"
+    overrides_of_all = f"explainer=[{','.join(names)}]"
     for overrides, expected in (
         (["removal.marginal.draws=7", "removal.marginal.seed=3"], (7, 3)),
         (["seed=5"], (100, 5)),
         (["removal=zero", "seed=5"], (100, 5)),  # the metrics do not remove in this way
     ):
-        explainers = plan(every, *overrides).explainers
+        explainers = plan(overrides_of_all, *overrides).explainers
         removals = [explainers[name].removals["marginal"] for name in names]
         assert {(removal.draws, removal.seed) for removal in removals} == {expected}
         assert {tuple(sorted(explainers[name].removals)) for name in names} == {("marginal", "mask", "mean", "zero")}
@@ -200,13 +215,13 @@ def test_settings_of_a_removal_reach_the_explainers_that_use_it():
 @pytest.mark.parametrize("group", ["Truth", "Removal", "Explainer", "Search", "Distance", "Metric", "Trainable"])
 def test_a_component_of_another_kind_is_refused(group):
     keys = {"Trainable": "model", "Search": "search", "Distance": "distance"}
-    several = {
+    multiple = {
         "Truth": "truth.signed",
         "Removal": "removal.zero",
         "Explainer": "explainer.random",
         "Metric": "metric.c",
     }
-    key = keys.get(group) or several[group]
+    key = keys.get(group) or multiple[group]
     cfg = inside.compose_config("truth=[signed]")
     OmegaConf.update(cfg, key, {"_target_": "pathlib.PurePosixPath"}, merge=False)
     with pytest.raises(
@@ -222,14 +237,18 @@ def test_the_order_of_the_command_line_does_not_matter():
 
 @pytest.mark.parametrize("experiment", ["table1_adults", "table1_movie_reviews", "table3"])
 def test_the_papers_experiments_score_each_explainer_on_its_own_instances(experiment):
-    made = plan(f"experiment={experiment}")
-    assert (made.settings.support, made.settings.resamples) == ("own", 2000) and set(made.metrics) == set(METRICS)
+    built_plan = plan(f"experiment={experiment}")
+    assert (built_plan.settings.support, built_plan.settings.resamples) == ("own", 2000) and set(
+        built_plan.metrics
+    ) == set(METRICS)
 
 
 def test_by_default_support_is_common_and_resamples_are_automatic():
     assert (plan().settings.support, plan().settings.resamples) == ("common", "auto")
     assert "proximity_flips" in plan().metrics and plan("resamples=0").settings.resamples == 0
-    assert [name for name, one in plan("explainer=[paper,graded]").explainers.items() if one.is_control] == [
+    assert [
+        name for name, explainer in plan("explainer=[paper,graded]").explainers.items() if explainer.is_control
+    ] == [
         "random",
         "lr",
     ]
@@ -252,21 +271,32 @@ def test_searches_in_embeddings_refuse_features_with_a_direction():
 
 
 def test_settings_reach_the_components():
-    made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "truth=[contrast]", "k=3", "n_explain=9")
-    assert (made.explainers["lime"].n_samples, made.settings.explainer_stability) == (77, "auto")
-    assert (list(made.truths), made.settings.k, made.settings.n_explain) == (["contrast"], 3, 9)
+    built_plan = plan("explainer=[lime]", "explainer.lime.n_samples=77", "truth=[contrast]", "k=3", "n_explain=9")
+    assert (built_plan.explainers["lime"].n_samples, built_plan.settings.explainer_stability) == (77, "auto")
+    assert (list(built_plan.truths), built_plan.settings.k, built_plan.settings.n_explain) == (["contrast"], 3, 9)
     assert plan("truth=[shapley]", "explainer=lr").explainers["lr"].truth_name == "shapley"
 
 
 def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
-    made = plan("access=label")
-    assert made.levels == (Access.LABEL,)
-    assert made.absent.metrics == dict.fromkeys(
+    built_plan = plan("access=label")
+    assert built_plan.levels == (Access.LABEL,)
+    assert built_plan.absent.metrics == dict.fromkeys(
         ["comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "naopc", "edits_to_flip"],
         "needs probability access",
     )
-    kept = {"dfr", "validity", "proximity", "proximity_flips", "c", "recall", "hit", "fixed", "converged", "coverage"}
-    assert set(made.metrics) == kept
+    remaining = {
+        "dfr",
+        "validity",
+        "proximity",
+        "proximity_flips",
+        "c",
+        "recall",
+        "hit",
+        "fixed",
+        "converged",
+        "coverage",
+    }
+    assert set(built_plan.metrics) == remaining
     assert plan("access=probability").levels == (Access.LABEL, Access.PROBABILITY)
 
 
@@ -363,8 +393,10 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     ],
 )
 def test_invalid_settings_are_refused(overrides, message):
-    told = " ".join(overrides)
-    beside = [f"{key}={value}" for key, value in FEW.items() if key not in told]  # few others, where none is spoken of
+    text = " ".join(overrides)
+    beside = [
+        f"{key}={value}" for key, value in DEFAULTS.items() if key not in text
+    ]  # few others, where none is spoken of
     with pytest.raises(UserError, match=message):
         plan(*beside, *overrides)
 
@@ -402,11 +434,11 @@ def test_messages_name_the_file_if_hydra_knows_it():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build.HydraConfig, "initialized", lambda: True)
         patch.setattr(build.HydraConfig, "get", lambda: SimpleNamespace(runtime=SimpleNamespace(choices=choices)))
-        for override, told in (
+        for override, message in (
             ("+dataset.file.colour=red", r"dataset.file \(dataset/adults.yaml\) has no setting 'colour'"),
             ("+explainer.lime.x=1", r"explainer.lime \(explainer/lime.yaml\) has no setting 'x'"),
         ):
-            with pytest.raises(UserError, match=told):
+            with pytest.raises(UserError, match=message):
                 plan(override)
 
 
@@ -416,10 +448,12 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
     yamls = {path.stem for path in YAMLS if path.parts[0] == "explainer"}
     assert yamls - field == {"paper", "field", "graded", "file", "omission", "lime_package"} and field <= yamls
     table, text = make_dataset([4, 3, 2]), make_text()
-    made = plan("explainer=field").restrict_to(ModelSpec(table, LinearModel))
-    assert len(made.explainers) == 16 and made.absent.explainers == {"omission_mask": "toy has no mask token"}
-    told = plan("explainer=field", "search=continuous").restrict_to(ModelSpec(text, LinearModel))
-    assert len(told.explainers) == 16 and list(told.absent.explainers) == ["nearest_truth"]
+    built_plan = plan("explainer=field").restrict_to(ModelSpec(table, LinearModel))
+    assert len(built_plan.explainers) == 16 and built_plan.absent.explainers == {
+        "omission_mask": "toy has no mask token"
+    }
+    text_plan = plan("explainer=field", "search=continuous").restrict_to(ModelSpec(text, LinearModel))
+    assert len(text_plan.explainers) == 16 and list(text_plan.absent.explainers) == ["nearest_truth"]
     black = plan("explainer=field").restrict_to(ModelSpec(table, BlackBox))
     able = {
         "random",
@@ -433,7 +467,7 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
     }
     assert set(black.explainers) == able and set(black.absent.explainers) == field - able
     assert all("needs" in reason or "no mask" in reason for reason in black.absent.explainers.values())
-    controls = {name for name, one in made.explainers.items() if one.is_control}
+    controls = {name for name, explainer in built_plan.explainers.items() if explainer.is_control}
     assert controls == {"random", "against", "constant", "nearest_truth", "lr"}
 
 
@@ -441,41 +475,46 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
 def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
     from cfeval_cli.model import external
 
-    made = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), getattr(external, kind)))
+    built_plan = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), getattr(external, kind)))
     able = ["random", "omission", "lime", "anchor", "decision_boundary"]
-    assert list(made.explainers) == (able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"])
-    labels_only, sampled = "but this model returns labels only", "needs model evaluations for every instance (shapley)"
-    reason = labels_only if kind == "LabelModel" else sampled
-    assert reason in made.absent.explainers["lr"]
-    assert list(made.truths) == (["shapley", "contrast"] if kind == "ProbabilityModel" else [])
+    assert list(built_plan.explainers) == (
+        able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"]
+    )
+    labels_only, needs_evaluations = (
+        "but this model returns labels only",
+        "needs model evaluations for every instance (shapley)",
+    )
+    reason = labels_only if kind == "LabelModel" else needs_evaluations
+    assert reason in built_plan.absent.explainers["lr"]
+    assert list(built_plan.truths) == (["shapley", "contrast"] if kind == "ProbabilityModel" else [])
 
 
 def test_a_white_box_has_all_explainers_and_lacks_only_removals_that_need_a_mask():
     spec = ModelSpec(make_dataset([4, 3, 2]), LinearModel)
-    made = plan().restrict_to(spec)
-    assert list(made.explainers) == SIX and list(made.metrics) == list(plan().metrics)
+    built_plan = plan().restrict_to(spec)
+    assert list(built_plan.explainers) == SIX and list(built_plan.metrics) == list(plan().metrics)
     truths = {"used": "needs a model that was trained without some of the features (model.blind)"}
     assert plan("truth=[signed,used]").restrict_to(spec).absent.truths == truths
-    assert made.absent == Absences(removals={"mask": "toy has no mask token"})
-    assert list(made.truths) == ["shapley", "contrast"]
-    assert made.levels == (Access.LABEL, Access.PROBABILITY)
+    assert built_plan.absent == Absences(removals={"mask": "toy has no mask token"})
+    assert list(built_plan.truths) == ["shapley", "contrast"]
+    assert built_plan.levels == (Access.LABEL, Access.PROBABILITY)
 
 
 def test_a_black_box_has_the_explainers_that_need_probabilities_only():
     spec = ModelSpec(make_dataset([4, 3, 2]), BlackBox)
-    made = plan("truth=[signed,shapley,contrast,absolute,used]").restrict_to(spec)
-    assert list(made.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
-    assert set(made.absent.explainers) == {"lr"} and set(made.absent.removals) == {"zero", "mask"}
-    assert list(made.truths) == ["shapley", "contrast"]
-    assert set(made.absent.truths) == {"signed", "absolute", "used"} and made.absent.metrics == {}
-    assert made.levels == (Access.LABEL, Access.PROBABILITY)
-    assert all("black box" in made.absent.truths[name] for name in ("signed", "absolute"))
-    none = plan("truth=[signed,used]").restrict_to(spec)
-    assert none.truths == {} and set(none.absent.metrics) == {"recall", "hit"}
-    assert not {"recall", "hit"} & set(none.metrics)
+    built_plan = plan("truth=[signed,shapley,contrast,absolute,used]").restrict_to(spec)
+    assert list(built_plan.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
+    assert set(built_plan.absent.explainers) == {"lr"} and set(built_plan.absent.removals) == {"zero", "mask"}
+    assert list(built_plan.truths) == ["shapley", "contrast"]
+    assert set(built_plan.absent.truths) == {"signed", "absolute", "used"} and built_plan.absent.metrics == {}
+    assert built_plan.levels == (Access.LABEL, Access.PROBABILITY)
+    assert all("black box" in built_plan.absent.truths[name] for name in ("signed", "absolute"))
+    without_truth = plan("truth=[signed,used]").restrict_to(spec)
+    assert without_truth.truths == {} and set(without_truth.absent.metrics) == {"recall", "hit"}
+    assert not {"recall", "hit"} & set(without_truth.metrics)
 
 
-class Silent(Classifier):
+class LabelsOnly(Classifier):
     """Tells classes and nothing else."""
 
     def predict(self, codes):
@@ -483,11 +522,11 @@ class Silent(Classifier):
 
 
 def test_a_model_of_labels_only_is_searched_with_labels():
-    made = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), Silent))
-    assert list(made.explainers) == ["random", "anchor", "decision_boundary"]
-    assert made.levels == (Access.LABEL,)
-    judged = {name for name, metric in made.metrics.items() if metric.role == "judged"}
-    assert judged == {"dfr", "validity", "proximity", "proximity_flips", "c"}
+    built_plan = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), LabelsOnly))
+    assert list(built_plan.explainers) == ["random", "anchor", "decision_boundary"]
+    assert built_plan.levels == (Access.LABEL,)
+    judged_metrics = {name for name, metric in built_plan.metrics.items() if metric.role == "judged"}
+    assert judged_metrics == {"dfr", "validity", "proximity", "proximity_flips", "c"}
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from tests import inside
 
 def explain(*overrides):
     """Return the message about overrides that cannot be composed."""
-    with compose.open_packaged_configs(), pytest.raises(Exception) as raised:
+    with compose.open_packaged_configs(), pytest.raises(Exception) as error_info:
         compose.compose_run(overrides)
-    return compose.explain_hydra_error(raised.value, overrides)
+    return compose.explain_hydra_error(error_info.value, overrides)
 
 
 def test_options_include_those_of_a_users_own_folder(tmp_path):

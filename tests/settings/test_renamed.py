@@ -38,9 +38,9 @@ from cfeval_cli.settings.renamed import describe_renamed_setting
     ],
 )
 def test_override_of_renamed_setting_is_refused_with_its_new_form(override, message):
-    with compose.open_packaged_configs(), pytest.raises(Exception) as raised:
+    with compose.open_packaged_configs(), pytest.raises(Exception) as error_info:
         compose.compose_run([override])
-    assert compose.explain_hydra_error(raised.value, [override]) == message
+    assert compose.explain_hydra_error(error_info.value, [override]) == message
 
 
 def test_renamed_setting_of_a_users_own_config_is_refused_with_its_new_form():

@@ -38,9 +38,9 @@ def test_the_defaults_of_run_yaml_are_valid_and_complete():
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(changed, message):
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UserError) as error_info:
         validate_settings(VALUES | changed)
-    assert message in str(raised.value)
+    assert message in str(error_info.value)
 
 
 def test_a_missing_setting_is_named():

@@ -22,8 +22,8 @@ def test_the_area_is_the_share_of_pairs_in_order(seed, classes, ties):
     if ties:
         probabilities = np.round(probabilities * 3)
         probabilities = (probabilities + 1) / (probabilities + 1).sum(axis=1, keepdims=True)
-    counted = [1] if classes == 2 else range(classes)
-    areas = [area_by_pairs(labels == c, probabilities[:, c]) for c in counted]
+    class_numbers = [1] if classes == 2 else range(classes)
+    areas = [area_by_pairs(labels == c, probabilities[:, c]) for c in class_numbers]
     assert compute_auc(labels, probabilities) == pytest.approx(np.mean(areas))
 
 

@@ -63,14 +63,14 @@ def test_sums_do_not_depend_on_slabs_of_instances_and_blocks_of_resamples(slab):
 def test_intervals_are_percentiles_without_missing_values(values, confidence):
     column = np.array(values)[:, None]
     low, high = compute_percentile_interval(column, confidence)
-    defined = column[~np.isnan(column)]
-    if len(defined):
-        expected = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    valid_values = column[~np.isnan(column)]
+    if len(valid_values):
+        expected = np.quantile(valid_values, [(1 - confidence) / 2, (1 + confidence) / 2])
         assert (low[0], high[0]) == pytest.approx(tuple(expected))
     else:
         assert np.isnan(low[0]) and np.isnan(high[0])
     assert compute_standard_deviation(column)[0] == pytest.approx(
-        defined.std(ddof=1) if len(defined) > 1 else np.nan, nan_ok=True
+        valid_values.std(ddof=1) if len(valid_values) > 1 else np.nan, nan_ok=True
     )
 
 
@@ -87,10 +87,10 @@ def test_resampled_values_are_ratios_of_sums_over_the_same_draws(seed):
     metrics = summarise(scores, order)
     config = Bootstrap(seed, resamples=12, confidence=0.8, min_instances=1)
     draws = ResampledValues.compute(Scores.from_frame(scores), metrics, config)
-    for number, chosen in enumerate(list_drawn_rows(scores, 12, seed), 1):
+    for number, drawn_rows in enumerate(list_drawn_rows(scores, 12, seed), 1):
         for row, (metric, variant) in enumerate(draws.metrics):
             for column, explainer in enumerate(EXPLAINERS):
-                terms = [chosen[i].get((metric, variant, explainer), (0.0, 0.0)) for i in range(len(chosen))]
+                terms = [drawn_rows[i].get((metric, variant, explainer), (0.0, 0.0)) for i in range(len(drawn_rows))]
                 above, below = sum(n for n, _ in terms), sum(d for _, d in terms)
                 expected = above / below if below else np.nan
                 if np.isnan(draws.values[0, row, column]):
@@ -153,7 +153,7 @@ def test_without_resamples_there_are_no_intervals():
 def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
     """400 samples of a population whose value is known: 95 % intervals hold it 95 % of the time, within 3 sigma."""
     rng = np.random.default_rng(2026)
-    covered, truth, trials, size = 0, 0.0, 400, 300
+    n_covered, truth, trials, size = 0, 0.0, 400, 300
     for trial in range(trials):
         weight = rng.gamma(2.0, 0.5, size) if kind == "ratio" else np.ones(size)
         numerator = (
@@ -192,5 +192,5 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
         line = insert_intervals(
             metrics, ResampledValues.compute(Scores.from_frame(frame), metrics, config), config
         ).iloc[0]
-        covered += line["value_low"] <= truth <= line["value_high"]
-    assert abs(covered / trials - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / trials), f"{covered} of {trials}"
+        n_covered += line["value_low"] <= truth <= line["value_high"]
+    assert abs(n_covered / trials - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / trials), f"{n_covered} of {trials}"

@@ -42,18 +42,18 @@ def mark_common(scores, order):
 def find_common_by_hand(scores, order):
     """Return metric, explainer and instance of the common scores, by sets."""
     graded = set(order[order["quality_level"].notna()]["explainer"])
-    counted = set()
+    counted_rows = set()
     for metric, counted_scores in scores.groupby("metric"):
-        covered = {
+        covered_instances = {
             name: set(part["instance"])
             for name, part in counted_scores.groupby("explainer")
             if name not in graded and part["denominator"].sum() != 0
         }
-        shared = set.intersection(*covered.values()) if covered else set(counted_scores["instance"])
+        shared = set.intersection(*covered_instances.values()) if covered_instances else set(counted_scores["instance"])
         for row in counted_scores.itertuples():
             if row.explainer in graded or row.instance in shared:
-                counted.add((metric, row.explainer, row.instance))
-    return counted
+                counted_rows.add((metric, row.explainer, row.instance))
+    return counted_rows
 
 
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",), ("a", "c")]))
@@ -70,12 +70,12 @@ def test_common_instances_are_the_intersection_of_covered_instances(seed, graded
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",)]))
 def test_values_use_common_instances_and_own_values_use_all(seed, graded):
     scores, order = build_incomplete(seed, graded=graded)
-    counted = find_common_by_hand(scores, order)
+    counted_rows = find_common_by_hand(scores, order)
     result = compute_findings(mark_common(scores, order), order, QUICK, "signed", common=True).metrics
     rows = list(scores.itertuples())
     for row in result.itertuples():
         own = [score for score in rows if (score.metric, score.explainer) == (row.metric, row.explainer)]
-        counted_scores = [score for score in own if (row.metric, row.explainer, score.instance) in counted]
+        counted_scores = [score for score in own if (row.metric, row.explainer, score.instance) in counted_rows]
         assert (row.n, row.own_n) == (len(counted_scores), len(own))
         for value, part in ((row.value, counted_scores), (row.own_value, own)):
             below = sum(score.denominator for score in part)
@@ -120,11 +120,11 @@ def test_explainers_without_common_instance_have_own_values_and_a_reason():
     part = scores["explainer"].isin(["a", "b"]) == (scores["instance"] < 15)
     scores = scores[part | (scores["metric"] == "coverage")]
     result = compute_findings(mark_common(scores, order), order, QUICK, common=True)
-    judged = result.metrics[result.metrics["metric"] != "coverage"]
+    judged_rows = result.metrics[result.metrics["metric"] != "coverage"]
     assert (
-        judged["value"].isna().all()
-        and judged["own_value"].notna().all()
-        and (judged["note"] == NO_COMMON_INSTANCE).all()
+        judged_rows["value"].isna().all()
+        and judged_rows["own_value"].notna().all()
+        and (judged_rows["note"] == NO_COMMON_INSTANCE).all()
     )
     assert result.correlations["tau"].isna().all() and (result.correlations["note"] == NO_COMMON_INSTANCE).all()
 

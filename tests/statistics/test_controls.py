@@ -17,11 +17,11 @@ from tests.statistics.tables import EXPLAINERS, build, compute_kendall_tau, conc
 SETTINGS = {"resamples": 25, "confidence": 0.8, "min_instances": 1}
 
 
-def compute_values(chosen, metric, names, better="higher"):
+def compute_values(drawn_rows, metric, names, better="higher"):
     """The value of each of some explainers over some instances, the better the larger."""
     variant, result = {"c": "label", "sufficiency": "del", "recall": "signed"}[metric], []
     for explainer in names:
-        terms = [row[metric, variant, explainer] for row in chosen if (metric, variant, explainer) in row]
+        terms = [row[metric, variant, explainer] for row in drawn_rows if (metric, variant, explainer) in row]
         result.append(sum(n for n, _ in terms) / sum(d for _, d in terms) if terms else np.nan)
     return [(1 if better == "higher" else -1) * value for value in result]
 
@@ -56,8 +56,11 @@ def test_tau_interval_and_p_equal_a_loop_without_controls(seed, controls, gaps):
         hits = [compute_kendall_tau(u, order) >= compute_kendall_tau(u, truth) - 1e-9 for order in permutations(truth)]
         assert line["p_tau"] == pytest.approx(np.mean(hits))
         resampled = []
-        for chosen in list_drawn_rows(scores, 25, seed):
-            u, truth = compute_values(chosen, metric, remaining, better), compute_values(chosen, "recall", remaining)
+        for drawn_rows in list_drawn_rows(scores, 25, seed):
+            u, truth = (
+                compute_values(drawn_rows, metric, remaining, better),
+                compute_values(drawn_rows, "recall", remaining),
+            )
             resampled.append(np.nan if np.isnan([*u, *truth]).any() else compute_kendall_tau(u, truth))
         ends = tuple(np.nanquantile(resampled, [0.1, 0.9]))
         assert (line["tau_low"], line["tau_high"]) == pytest.approx(ends)
@@ -67,14 +70,14 @@ def test_tau_interval_and_p_equal_a_loop_without_controls(seed, controls, gaps):
     (line,) = select_subset(result.differences, WITHOUT_CONTROLS).to_dict("records")
     gaps_of = taus[line["metric"]] - taus[line["than_metric"]]
     assert line["difference"] == pytest.approx(gaps_of[0])
-    defined = gaps_of[1:][~np.isnan(gaps_of[1:])]
-    ends = tuple(np.quantile(defined, [0.1, 0.9]))
+    valid_gaps = gaps_of[1:][~np.isnan(gaps_of[1:])]
+    ends = tuple(np.quantile(valid_gaps, [0.1, 0.9]))
     assert (line["low"], line["high"]) == pytest.approx(ends)
-    expected = min(1.0, 2 * (1 + min((defined <= 0).sum(), (defined >= 0).sum())) / (1 + len(defined)))
+    expected = min(1.0, 2 * (1 + min((valid_gaps <= 0).sum(), (valid_gaps >= 0).sum())) / (1 + len(valid_gaps)))
     assert line["p"] == pytest.approx(expected)
-    same = not defined.any() and gaps_of[0] == 0
-    assert line["same"] == same
-    assert line["p_holm"] == pytest.approx(1.0 if same else expected)  # one pair: nothing to correct
+    is_same = not valid_gaps.any() and gaps_of[0] == 0
+    assert line["same"] == is_same
+    assert line["p_holm"] == pytest.approx(1.0 if is_same else expected)  # one pair: nothing to correct
 
 
 def test_subsets_are_equal_if_no_explainer_is_a_control():
@@ -82,21 +85,21 @@ def test_subsets_are_equal_if_no_explainer_is_a_control():
     for table, absent in ((result.correlations, ["rho", "rho_low", "rho_high", "rho_se", "p_rho"]),
                           (result.differences, []), (result.instance_agreement, [])):  # fmt: skip
         parts = (select_subset(table, of) for of in (ALL_EXPLAINERS, WITHOUT_CONTROLS))
-        of_all, reduced = (lines.drop(columns=["subset", *absent]).reset_index(drop=True) for lines in parts)
+        of_all, remaining_lines = (lines.drop(columns=["subset", *absent]).reset_index(drop=True) for lines in parts)
         assert len(of_all)
-        pd.testing.assert_frame_equal(of_all, reduced, check_exact=True)
+        pd.testing.assert_frame_equal(of_all, remaining_lines, check_exact=True)
     assert not has_controls(result.correlations)
 
 
 @pytest.mark.parametrize("controls", [("a", "b", "c"), ("a", "b", "c", "d")])
 def test_fewer_than_two_remaining_explainers_have_no_tau_and_a_reason(controls):
     result = conclude(*build(3, n=30, controls=controls), Bootstrap(0, **SETTINGS))
-    of_all, reduced = (select_subset(result.correlations, of) for of in (ALL_EXPLAINERS, WITHOUT_CONTROLS))
-    assert of_all["tau"].notna().all() and (of_all["note"] == "").all() and len(reduced) == len(of_all)
-    assert reduced["tau"].isna().all() and (reduced["explainers"] == 4 - len(controls)).all()
-    assert (reduced["note"] == "without controls fewer than two explainers are left").all()
-    of_all, reduced = (select_subset(result.differences, of) for of in (ALL_EXPLAINERS, WITHOUT_CONTROLS))
-    assert of_all["p"].notna().all() and reduced["p_holm"].isna().all() and not reduced["same"].any()
+    of_all, remaining_lines = (select_subset(result.correlations, of) for of in (ALL_EXPLAINERS, WITHOUT_CONTROLS))
+    assert of_all["tau"].notna().all() and (of_all["note"] == "").all() and len(remaining_lines) == len(of_all)
+    assert remaining_lines["tau"].isna().all() and (remaining_lines["explainers"] == 4 - len(controls)).all()
+    assert (remaining_lines["note"] == "without controls fewer than two explainers are left").all()
+    of_all, remaining_lines = (select_subset(result.differences, of) for of in (ALL_EXPLAINERS, WITHOUT_CONTROLS))
+    assert of_all["p"].notna().all() and remaining_lines["p_holm"].isna().all() and not remaining_lines["same"].any()
     assert set(result.instance_agreement["subset"]) == set(result.tau_resamples["subset"]) == {ALL_EXPLAINERS}
     assert has_controls(result.correlations)
 

@@ -37,22 +37,22 @@ def pad_sets(rows, k):
 @given(LISTS, st.data(), st.integers(1, 4))
 def test_feature_sets_are_compared_as_sets(rows, data, k):
     other = data.draw(st.permutations(rows))
-    common, larger, same = compare_feature_sets(pad_sets(rows, k), pad_sets(other, k))
+    common, larger, is_equal = compare_feature_sets(pad_sets(rows, k), pad_sets(other, k))
     for i, (a, b) in enumerate(zip(rows, other, strict=True)):
         a, b = set(a[:k]), set(b[:k])
-        assert (common[i], larger[i], same[i]) == (len(a & b), max(len(a), len(b)), a == b)
+        assert (common[i], larger[i], is_equal[i]) == (len(a & b), max(len(a), len(b)), a == b)
 
 
 @given(LISTS, st.data(), st.integers(1, 4))
 def test_the_table_counts_instances_explained_with_both_seeds(rows, data, k):
     other = data.draw(st.permutations(rows))
-    failed = [set(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=2))) for _ in range(2)]
+    failures = [set(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=2))) for _ in range(2)]
     positions = np.arange(len(rows)) * 2 + 1  # every other instance was explained again
     all_rows = [row for pair in zip([[0]] * len(rows), rows, strict=True) for row in pair]
-    first = {"x": make_result(all_rows, faults=[2 * i + 1 for i in failed[0]] + [0])}
-    line = compare_explanations(first, {"x": make_result(other, faults=failed[1])}, positions, k, 0.95).iloc[0]
-    explained = [i for i in range(len(rows)) if i not in failed[0] | failed[1]]
-    pairs = [(rows[i], other[i]) for i in explained if rows[i] or other[i]]
+    first = {"x": make_result(all_rows, faults=[2 * i + 1 for i in failures[0]] + [0])}
+    line = compare_explanations(first, {"x": make_result(other, faults=failures[1])}, positions, k, 0.95).iloc[0]
+    positions_of_both = [i for i in range(len(rows)) if i not in failures[0] | failures[1]]
+    pairs = [(rows[i], other[i]) for i in positions_of_both if rows[i] or other[i]]
     assert (line["n_requested"], line["instances"]) == (len(rows), len(pairs))
     if not pairs:
         assert isnan(line["same_features"]) and isnan(line["low"]) and line["deterministic"] == ""
@@ -75,11 +75,13 @@ def test_equal_features_with_different_scores_are_not_deterministic():
 
 def test_errors_of_a_mean_equal_their_formulas():
     rng = np.random.default_rng(0)
-    one, two = rng.normal(size=(2, 37))
-    errors = compute_seed_errors(one, np.ones(37), two, np.ones(37))
-    assert (errors["value"], errors["value_again"]) == pytest.approx((one.mean(), two.mean()))
-    assert errors["difference"] == pytest.approx(two.mean() - one.mean()) and errors["se"] == pytest.approx(sem(one))
-    assert errors["explainer_se"] == pytest.approx(sqrt(np.mean((one - two) ** 2) / 2 / 37))
+    first, second = rng.normal(size=(2, 37))
+    errors = compute_seed_errors(first, np.ones(37), second, np.ones(37))
+    assert (errors["value"], errors["value_again"]) == pytest.approx((first.mean(), second.mean()))
+    assert errors["difference"] == pytest.approx(second.mean() - first.mean()) and errors["se"] == pytest.approx(
+        sem(first)
+    )
+    assert errors["explainer_se"] == pytest.approx(sqrt(np.mean((first - second) ** 2) / 2 / 37))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -87,8 +89,8 @@ def test_the_explainer_error_is_the_variance_over_all_possible_draws(seed):
     """Each instance draws one of a few explanations; all pairs of draws of all instances are enumerated."""
     rng = np.random.default_rng(seed)
     options = [rng.normal(size=size) for size in (1, 2, 3, 2)]
-    chances = [rng.dirichlet(np.ones(len(one))) for one in options]
-    ones = np.ones(len(options))
+    chances = [rng.dirichlet(np.ones(len(alternatives))) for alternatives in options]
+    unit_weights = np.ones(len(options))
     draws = [
         (np.array([option[i] for option, i in zip(options, choice, strict=True)]),
          np.prod([chance[i] for chance, i in zip(chances, choice, strict=True)]))
@@ -97,7 +99,9 @@ def test_the_explainer_error_is_the_variance_over_all_possible_draws(seed):
     means, weights = np.array([draw.mean() for draw, _ in draws]), np.array([weight for _, weight in draws])
     variance = weights @ (means - weights @ means) ** 2  # of the value, over seeds of the explainer
     expected = sum(
-        p * q * compute_seed_errors(a, ones, b, ones)["explainer_se"] ** 2 for a, p in draws for b, q in draws
+        p * q * compute_seed_errors(a, unit_weights, b, unit_weights)["explainer_se"] ** 2
+        for a, p in draws
+        for b, q in draws
     )
     assert expected == pytest.approx(variance)
 
@@ -111,23 +115,26 @@ def test_errors_of_a_ratio_equal_those_of_simulated_draws():
         edit = rng.random(400) < 0.5
         return (rng.random(400) < base).astype(float), np.where(edit, far, far + 1)
 
-    seen = [draw() for _ in range(1500)]
-    values = np.array([n.sum() / d.sum() for n, d in seen])
-    errors = [compute_seed_errors(*one, *two) for one, two in zip(seen[:200], seen[200:400], strict=True)]
+    simulated_draws = [draw() for _ in range(1500)]
+    values = np.array([n.sum() / d.sum() for n, d in simulated_draws])
+    errors = [
+        compute_seed_errors(*first, *second)
+        for first, second in zip(simulated_draws[:200], simulated_draws[200:400], strict=True)
+    ]
     noise = sqrt(np.mean([line["explainer_se"] ** 2 for line in errors]))
     assert noise == pytest.approx(values.std(ddof=1), rel=0.06)
-    n, d = seen[0]
+    n, d = simulated_draws[0]
     rows = rng.integers(0, 400, (3000, 400))
     assert errors[0]["se"] == pytest.approx((n[rows].sum(axis=1) / d[rows].sum(axis=1)).std(ddof=1), rel=0.06)
     assert errors[0]["value"] == n.sum() / d.sum()
 
 
 def test_a_zero_denominator_gives_no_value():
-    zero, one = np.zeros(3), np.ones(3)
-    errors = compute_seed_errors(zero, zero, one, one)
+    zeros, unit = np.zeros(3), np.ones(3)
+    errors = compute_seed_errors(zeros, zeros, unit, unit)
     assert isnan(errors["value"]) and errors["value_again"] == 1
     assert isnan(errors["difference"]) and isnan(errors["se"]) and isnan(errors["explainer_se"])
-    alone = compute_seed_errors(one[:1], one[:1], zero[:1], one[:1])
+    alone = compute_seed_errors(unit[:1], unit[:1], zeros[:1], unit[:1])
     assert alone["difference"] == -1 and isnan(alone["se"]) and alone["explainer_se"] == pytest.approx(sqrt(0.5))
 
 

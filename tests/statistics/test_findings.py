@@ -28,11 +28,11 @@ from tests.statistics.tables import (
 )
 
 
-def compute_values(chosen, metric, variant, better="higher"):
+def compute_values(drawn_rows, metric, variant, better="higher"):
     """The value of each explainer over some instances, the better the larger."""
     result = []
     for explainer in EXPLAINERS:
-        terms = [a[metric, variant, explainer] for a in chosen if (metric, variant, explainer) in a]
+        terms = [a[metric, variant, explainer] for a in drawn_rows if (metric, variant, explainer) in a]
         result.append(sum(n for n, _ in terms) / sum(d for _, d in terms) if terms else np.nan)
     return [(1 if better == "higher" else -1) * value for value in result]
 
@@ -44,8 +44,11 @@ def test_intervals_of_tau_equal_a_loop_over_resamples(seed):
     taus = {}
     for metric, variant, better in (("c", "label", "higher"), ("sufficiency", "del", "lower")):
         resampled_taus = []
-        for chosen in list_drawn_rows(scores, 25, seed):
-            u, truth = compute_values(chosen, metric, variant, better), compute_values(chosen, "recall", "signed")
+        for drawn_rows in list_drawn_rows(scores, 25, seed):
+            u, truth = (
+                compute_values(drawn_rows, metric, variant, better),
+                compute_values(drawn_rows, "recall", "signed"),
+            )
             resampled_taus.append(np.nan if np.isnan([*u, *truth]).any() else compute_kendall_tau(u, truth))
         taus[metric] = np.array(resampled_taus)
         line = result.correlations[result.correlations["metric"] == metric].iloc[0]
@@ -57,8 +60,8 @@ def test_intervals_of_tau_equal_a_loop_over_resamples(seed):
     assert line["difference"] >= 0 and (line["low"], line["high"]) == pytest.approx(
         tuple(np.nanquantile(gaps, [0.1, 0.9]))
     )
-    defined = gaps[~np.isnan(gaps)]
-    expected = 2 * (1 + min((defined <= 0).sum(), (defined >= 0).sum())) / (1 + len(defined))
+    valid_gaps = gaps[~np.isnan(gaps)]
+    expected = 2 * (1 + min((valid_gaps <= 0).sum(), (valid_gaps >= 0).sum())) / (1 + len(valid_gaps))
     assert line["p"] == pytest.approx(min(1, expected)) and line["same"] == (not gaps[~np.isnan(gaps)].any())
 
 
@@ -91,8 +94,12 @@ def test_metrics_that_always_agree_are_one_hypothesis():
         Bootstrap(0, resamples=200, min_instances=1),
     ).differences
     result = select_subset(result)
-    same = result[result["same"]].iloc[0]
-    assert (same["metric"], same["than_metric"]) == ("c", "c") and same["p_holm"] == 1 and same["difference"] == 0
+    equal_line = result[result["same"]].iloc[0]
+    assert (
+        (equal_line["metric"], equal_line["than_metric"]) == ("c", "c")
+        and equal_line["p_holm"] == 1
+        and equal_line["difference"] == 0
+    )
     different = result[~result["same"]]
     assert (
         len(different) == 2 and (different["p_holm"] == different["p"]).all()
@@ -108,17 +115,17 @@ def test_metrics_that_rank_different_explainers_are_not_compared():
     scores, order = build(3, n=30)
     variants = {"c": "probability", "sufficiency": "mask"}  # the same metrics, of which b has no value
     without_b = scores[scores["metric"].isin(variants) & (scores["explainer"] != "b")]
-    both = pd.concat([scores, without_b.assign(variant=without_b["metric"].map(variants))])
+    joined_scores = pd.concat([scores, without_b.assign(variant=without_b["metric"].map(variants))])
     summary_again = order[order["metric"].isin(variants)]
     rows = pd.concat([order, summary_again.assign(variant=summary_again["metric"].map(variants))], ignore_index=True)
     config = Bootstrap(3, resamples=50)
-    result = select_subset(conclude(both, rows, config).differences)
+    result = select_subset(conclude(joined_scores, rows, config).differences)
     equal = result["variant"].isin(variants.values()) == result["than_variant"].isin(variants.values())
     assert len(result) == 6 and equal.sum() == 2 and not result["same"].any()
     assert result.loc[~equal, ["difference", "low", "high", "p", "p_holm"]].isna().all(axis=None)
     figures = ["metric", "difference", "low", "high", "p"]
-    (whole,) = select_subset(conclude(scores, order, config).differences)[figures].to_numpy().tolist()
-    assert result.loc[equal & (result["variant"].isin(["label", "del"])), figures].to_numpy().tolist() == [whole]
+    (expected,) = select_subset(conclude(scores, order, config).differences)[figures].to_numpy().tolist()
+    assert result.loc[equal & (result["variant"].isin(["label", "del"])), figures].to_numpy().tolist() == [expected]
     without = [frame[frame["explainer"] != "b"] for frame in (scores, order)]
     (part,) = select_subset(conclude(*without, config).differences)[figures].to_numpy().tolist()
     assert result.loc[equal & (result["variant"].isin(variants.values())), figures].to_numpy().tolist() == [part]
@@ -135,16 +142,16 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
     value_of = {(r.metric, r.explainer, r.instance): r.numerator / r.denominator for r in scores.itertuples()}
 
     def counts(metric, better, instance, names):
-        gain = pairs = ordered = 0
+        gain = pairs = n_ordered = 0
         for a, b in combinations(names, 2):
             keys = [(m, e, instance) for m in (metric, "recall") for e in (a, b)]
             if not all(key in value_of for key in keys):
                 continue
             u, truth = value_of[keys[0]] - value_of[keys[1]], value_of[keys[2]] - value_of[keys[3]]
             pairs += 1
-            ordered += compute_sign(truth) != 0
+            n_ordered += compute_sign(truth) != 0
             gain += compute_sign(u) * compute_sign(truth) * (1 if better == "higher" else -1)
-        return gain, pairs, ordered
+        return gain, pairs, n_ordered
 
     from cfeval_cli.seeding import make_stream
 
@@ -155,13 +162,13 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
             lines = select_subset(result[result["metric"] == metric], subset)
             table = [counts(metric, better, i, names) for i in ids]
             shares = [gain / pairs if pairs else np.nan for gain, pairs, _ in table]
-            defined = sum(pairs > 0 for _, pairs, _ in table)
-            if not defined:
+            n_defined = sum(pairs > 0 for _, pairs, _ in table)
+            if not n_defined:
                 assert lines.empty
                 continue
             (line,) = lines.to_dict("records")
-            assert line["tau"] == pytest.approx(np.nanmean(shares)) and line["instances"] == defined
-            assert line["ordered"] == sum(ordered > 0 for *_, ordered in table)
+            assert line["tau"] == pytest.approx(np.nanmean(shares)) and line["instances"] == n_defined
+            assert line["ordered"] == sum(n_ordered > 0 for *_, n_ordered in table)
             pooled = sum(o for *_, o in table)
             expected = sum(g for g, *_ in table) / pooled if pooled else np.nan
             assert line["d"] == pytest.approx(expected, nan_ok=True)
@@ -228,7 +235,7 @@ def test_intervals_cover_the_true_tau_of_distinct_explainers():
     rng = np.random.default_rng(7)
     means = {"c": [0.2, 0.5, 0.45, 0.8], "recall": [0.1, 0.3, 0.5, 0.9]}  # b and c are near in the metric
     truth = compute_kendall_tau(means["c"], means["recall"])
-    covered, trials, size = 0, 300, 400
+    n_covered, trials, size = 0, 300, 400
     for trial in range(trials):
         rows, order = [], []
         for (metric, variant), better in ((("c", "label"), "higher"), (("recall", "signed"), "higher")):
@@ -255,8 +262,8 @@ def test_intervals_cover_the_true_tau_of_distinct_explainers():
                 hits = (rng.random(size) < mean).astype(float)
                 rows.append(pd.DataFrame({**key, "instance": np.arange(size), "numerator": hits, "denominator": 1.0}))
         result = conclude(pd.concat(rows), pd.DataFrame(order), Bootstrap(trial, resamples=500)).correlations.iloc[0]
-        covered += result["tau_low"] - 1e-9 <= truth <= result["tau_high"] + 1e-9
-    assert covered / trials >= 0.9, f"{covered} of {trials}"
+        n_covered += result["tau_low"] - 1e-9 <= truth <= result["tau_high"] + 1e-9
+    assert n_covered / trials >= 0.9, f"{n_covered} of {trials}"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -66,9 +66,9 @@ def resample_with_loops(values, n_resamples):
             for j in np.repeat(range(judges), of_judges[b]):
                 inner = []
                 for t in np.repeat(range(truths), of_truths[j][b]):
-                    drawn = [values[d, j, t, s] for s in np.repeat(range(seeds), of_seeds[d][b])]
-                    drawn = [value for value in drawn if not math.isnan(value)]
-                    inner += [np.mean(drawn)] if drawn else []
+                    drawn_values = [values[d, j, t, s] for s in np.repeat(range(seeds), of_seeds[d][b])]
+                    drawn_values = [value for value in drawn_values if not math.isnan(value)]
+                    inner += [np.mean(drawn_values)] if drawn_values else []
                 middle += [np.mean(inner)] if inner else []
             outer += [np.mean(middle)] if middle else []
         means.append(np.mean(outer) if outer else np.nan)
@@ -86,10 +86,10 @@ def test_resamples_of_the_same_levels_are_paired():
     rows["other"] = rows["value"] + 0.25
     levels = list_factor_levels(rows)
     rows = rows.dropna()
-    means, others = (
+    means, shifted_means = (
         CrossedValues.from_rows(rows, name, levels).resample_mean(n_resamples=50) for name in ("value", "other")
     )
-    assert others - means == pytest.approx(np.full(50, 0.25))
+    assert shifted_means - means == pytest.approx(np.full(50, 0.25))
 
 
 def test_intervals_need_variance_and_enough_data_sets_and_judges():
@@ -97,9 +97,9 @@ def test_intervals_need_variance_and_enough_data_sets_and_judges():
     estimate = CrossedValues.from_rows(rows, "value").estimate_mean(n_resamples=200)
     assert (estimate.mean, estimate.low, estimate.high, estimate.has_interval) == (0.5, 0.5, 0.5, True)
     for name in ("data", "judge"):
-        few = rows[rows[name].isin(sorted(set(rows[name]))[: MIN_FACTOR_LEVELS - 1])]
-        estimate = CrossedValues.from_rows(few, "value").estimate_mean(n_resamples=200)
-        assert not estimate.has_interval and estimate.mean == 0.5 and estimate.n_rows == len(few)
+        level_rows = rows[rows[name].isin(sorted(set(rows[name]))[: MIN_FACTOR_LEVELS - 1])]
+        estimate = CrossedValues.from_rows(level_rows, "value").estimate_mean(n_resamples=200)
+        assert not estimate.has_interval and estimate.mean == 0.5 and estimate.n_rows == len(level_rows)
     empty = CrossedValues.from_rows(rows.assign(value=np.nan), "value")
     estimate = empty.estimate_mean()
     assert np.isnan(empty.resample_mean(n_resamples=5)).all() and math.isnan(estimate.mean)

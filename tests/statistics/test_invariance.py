@@ -45,8 +45,8 @@ def compute_values():
 
 def compute_tau_by_hand(u, v, better):
     """Concordant less discordant pairs, over all pairs of explainers with both values."""
-    defined = [e for e in range(len(u)) if not np.isnan(u[e] + v[e])]
-    pairs = list(combinations(defined, 2))
+    valid = [e for e in range(len(u)) if not np.isnan(u[e] + v[e])]
+    pairs = list(combinations(valid, 2))
     if not pairs:
         return np.nan
     sign = -1 if better == "lower" else 1

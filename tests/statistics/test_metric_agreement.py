@@ -38,12 +38,12 @@ def test_truths_and_a_single_explainer_have_no_agreement():
     scores, order = build(3)
     table = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
     assert "recall" not in {*table["metric"], *table["other_metric"]}
-    one = conclude(
+    result = conclude(
         scores[scores["explainer"] == "a"],
         order[order["explainer"] == "a"],
         Bootstrap(0, resamples=20, min_instances=1),
     )
-    assert one.metric_agreement.empty
+    assert result.metric_agreement.empty
     no_truth = conclude(
         scores[scores["metric"] != "recall"],
         order[order["metric"] != "recall"],

@@ -27,19 +27,19 @@ def parts(scores):
 def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
     scores, order = build(seed)
     metrics = summarise(scores, order)
-    value, mine = {}, parts(scores)
+    value, own_parts = {}, parts(scores)
     for row in metrics.itertuples():
-        numerators, denominators = zip(*mine[row.metric, row.explainer], strict=True)
+        numerators, denominators = zip(*own_parts[row.metric, row.explainer], strict=True)
         value[row.metric, row.explainer] = sum(numerators) / sum(denominators)
         assert row.value == pytest.approx(value[row.metric, row.explainer])
         assert row.n == 5 and row.coverage == pytest.approx(0.8)
     for row in select_subset(conclude(scores, order, QUICK).correlations).itertuples():
         sign = -1 if row.metric == "sufficiency" else 1
         total = 0
-        for i, one in enumerate(EXPLAINERS):
-            for two in EXPLAINERS[i + 1 :]:
-                u = sign * (value[row.metric, one] - value[row.metric, two])
-                true = value["recall", one] - value["recall", two]
+        for i, first in enumerate(EXPLAINERS):
+            for second in EXPLAINERS[i + 1 :]:
+                u = sign * (value[row.metric, first] - value[row.metric, second])
+                true = value["recall", first] - value["recall", second]
                 u, true = (0 if abs(gap) < 1e-12 else gap for gap in (u, true))
                 total += np.sign(u) * np.sign(true)
         assert row.tau == pytest.approx(total / 6)

@@ -36,11 +36,11 @@ def test_large_agreement_and_large_differences_are_significant():
     assert table["needed"][2] > 15 >= table["needed"][0]
 
 
-@pytest.mark.parametrize("rest", [0.0, 1e-11])
-def test_required_seeds_of_a_mean_near_zero(rest):
-    values = np.array([[0.1, 0.4], [0.2, 0.5], [-0.3 + rest, 0.6]])
+@pytest.mark.parametrize("deviation", [0.0, 1e-11])
+def test_required_seeds_of_a_mean_near_zero(deviation):
+    values = np.array([[0.1, 0.4], [0.2, 0.5], [-0.3 + deviation, 0.6]])
     table = compare_metrics_over_seeds(values, [np.repeat(value[None], 5, axis=0) for value in values], "x")
-    assert table["p"].notna().all() and (np.isnan(table["needed"][0]) if not rest else table["needed"][0] > 1e18)
+    assert table["p"].notna().all() and (np.isnan(table["needed"][0]) if not deviation else table["needed"][0] > 1e18)
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -91,10 +91,10 @@ def test_only_metrics_that_rank_the_same_explainers_are_compared():
         [0, max(mean[[1, 3, 4]]) - mean[1], mean[0] - mean[2], max(mean[[1, 3, 4]]) - mean[3], mean[3] - mean[4]]
     )
     assert np.isnan(table["p_behind"]).tolist() == [True, False, False, True, False]
-    together = compare_metrics_over_seeds(values, draws, "x")
-    assert (table[["low", "high", "p", "p_holm", "needed"]] == together[["low", "high", "p", "p_holm", "needed"]]).all(
-        axis=None
-    )
+    joint_table = compare_metrics_over_seeds(values, draws, "x")
+    assert (
+        table[["low", "high", "p", "p_holm", "needed"]] == joint_table[["low", "high", "p", "p_holm", "needed"]]
+    ).all(axis=None)
     # the same τ over other explainers is another hypothesis
     values, draws = np.column_stack([values, values[:, 0]]), [np.column_stack([d, d[:, 0]]) for d in draws]
     table = compare_metrics_over_seeds(values, draws, "x", [*ranked, "a b"])

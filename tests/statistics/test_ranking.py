@@ -90,7 +90,7 @@ def test_noise_in_the_last_bits_is_a_tie_and_nan_has_no_rank():
 # Table 1 of the paper, Adults: values of Random, Omission, LIME, Anchor, DecisionBoundary, LogisticRegression,
 # and the τ and ρ that its Table 2 prints for them (0.8285 there is 0.8286 cut short).
 TRUTH = [0.0746, 0.1033, 0.6466, 0.2334, 0.3173, 1.0]
-PRINTED = {
+PAPER_VALUES = {
     "Comp. (del.)": ([0.0217, 0.0314, 0.1228, 0.1372, 0.1396, 0.1661], 1, 0.7333, 0.8286),
     "Suff. (del.)": ([0.2744, 0.2546, 0.1536, 0.1483, 0.1466, 0.1096], -1, 0.7333, 0.8286),
     "DFR": ([0.0587, 0.0436, 0.2378, 0.3163, 0.3812, 0.3807], 1, 0.4667, 0.6571),
@@ -99,8 +99,8 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize("metric", PRINTED)
+@pytest.mark.parametrize("metric", PAPER_VALUES)
 def test_the_papers_values_give_the_papers_correlations(metric):
-    printed, sign, tau, rho = PRINTED[metric]
-    assert kendall(sign * np.array(printed), np.array(TRUTH)) == pytest.approx(tau, abs=5e-5)
-    assert spearman(sign * np.array(printed), np.array(TRUTH)) == pytest.approx(rho, abs=5e-5)
+    paper_values, sign, tau, rho = PAPER_VALUES[metric]
+    assert kendall(sign * np.array(paper_values), np.array(TRUTH)) == pytest.approx(tau, abs=5e-5)
+    assert spearman(sign * np.array(paper_values), np.array(TRUTH)) == pytest.approx(rho, abs=5e-5)

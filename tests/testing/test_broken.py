@@ -73,93 +73,95 @@ def test_messages_are_plain():
         require_reason("", "x")
 
 
-class Order(Explainer):
+class SoundExplainer(Explainer):
     """A sound explainer, which others break."""
 
     access = Access.NOTHING
 
     def fit(self, dataset, model):
-        return lambda batch: Explanation.from_scores(self.scores(batch, model), self.shown(batch))
+        return lambda batch: Explanation.from_scores(self.scores(batch, model), self.is_present(batch))
 
     def scores(self, batch, model):
         return np.stack([batch.make_rng(i).random(batch.codes.shape[1]) for i in range(len(batch))])
 
-    def shown(self, batch):
+    def is_present(self, batch):
         return batch.codes != ABSENT
 
 
-class Padding(Order):
-    def shown(self, batch):
+class SelectsPadding(SoundExplainer):
+    def is_present(self, batch):
         return np.ones(batch.codes.shape, dtype=bool)
 
 
-class ByPlace(Order):
+class DependsOnPosition(SoundExplainer):
     def scores(self, batch, model):
         return np.tile(np.arange(len(batch))[:, None] % 3 == np.arange(batch.codes.shape[1]), 1).astype(float)
 
 
-class FromGlobal(Order):
+class UsesGlobalGenerator(SoundExplainer):
     def scores(self, batch, model):
         return np.random.random(batch.codes.shape)  # noqa: NPY002
 
 
-class Greedy(Order):
+class UsesTooMuchAccess(SoundExplainer):
     def scores(self, batch, model):
         return model.predict_proba(batch.codes)[:, :1] + np.arange(batch.codes.shape[1])
 
 
-class Blank(Order):
+class ScoresNothing(SoundExplainer):
     def scores(self, batch, model):
         return np.full(batch.codes.shape, np.nan)
 
 
-class Few(Order):
+class ExplainsOneInstance(SoundExplainer):
     def fit(self, dataset, model):
-        return lambda batch: Explanation.from_scores(self.scores(batch, model), self.shown(batch)).take(slice(0, 1))
+        return lambda batch: Explanation.from_scores(self.scores(batch, model), self.is_present(batch)).take(
+            slice(0, 1)
+        )
 
 
-class Vandal(Order):
+class ChangesItsInput(SoundExplainer):
     def scores(self, batch, model):
         batch.codes[:] = 0
         return super().scores(batch, model)
 
 
-class NoReason(Order):
+class ReasonIsNoText(SoundExplainer):
     def not_applicable_reason(self, spec):
         return True
 
 
-class Nowhere(Order):
+class AppliesNowhere(SoundExplainer):
     def not_applicable_reason(self, spec):
         return "needs images"
 
 
-class Unknown(Order):
+class UnknownOutput(SoundExplainer):
     output = "words"
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken_class", "message"),
     [
-        (Padding, "selects a feature that is absent"),
-        (ByPlace, "gives another explanation when an instance is explained in another order"),
-        (FromGlobal, "gives another explanation|global generator"),
-        (Greedy, "declares nothing access but uses probability access"),
-        (Blank, "every selected feature must have a finite score"),
-        (Few, "explains 1 of 10 instances"),
-        (Vandal, "changes the codes that it is given"),
-        (NoReason, "must be a text or None, not True"),
-        (Nowhere, "applies to none of the problems, pass others.*needs images"),
-        (Unknown, "output must be 'set' or 'scores'"),
+        (SelectsPadding, "selects a feature that is absent"),
+        (DependsOnPosition, "gives another explanation when an instance is explained in another order"),
+        (UsesGlobalGenerator, "gives another explanation|global generator"),
+        (UsesTooMuchAccess, "declares nothing access but uses probability access"),
+        (ScoresNothing, "every selected feature must have a finite score"),
+        (ExplainsOneInstance, "explains 1 of 10 instances"),
+        (ChangesItsInput, "changes the codes that it is given"),
+        (ReasonIsNoText, "must be a text or None, not True"),
+        (AppliesNowhere, "applies to none of the problems, pass others.*needs images"),
+        (UnknownOutput, "output must be 'set' or 'scores'"),
     ],
 )
-def test_explainers(broken, message):
-    check_explainer(Order())
+def test_explainers(broken_class, message):
+    check_explainer(SoundExplainer())
     with pytest.raises(AssertionError, match=message):
-        check_explainer(broken())
+        check_explainer(broken_class())
 
 
-class Share(Metric):
+class SoundMetric(Metric):
     """A sound metric, which others break: the share of features that are selected."""
 
     name = "share"
@@ -179,88 +181,88 @@ class Share(Metric):
         return np.ones(len(inputs))
 
 
-class Outside(Share):
+class LeavesItsRange(SoundMetric):
     range = (0.0, 0.1)
 
 
-class Relative(Share):
+class DependsOnOtherInstances(SoundMetric):
     def values(self, inputs):
         return super().values(inputs) / len(inputs)
 
 
-class Negative(Share):
+class NegativeDenominators(SoundMetric):
     def weights(self, inputs):
         return -np.ones(len(inputs))
 
 
-class Short(Share):
+class TooFewScores(SoundMetric):
     def values(self, inputs):
         return super().values(inputs)[:3]
 
 
-class Asking(Share):
+class MetricWithTooMuchAccess(SoundMetric):
     def values(self, inputs):
         return inputs.model.predict_proba(inputs.codes)[:, 0]
 
 
-class Silent(Share):
+class EmptyReason(SoundMetric):
     def score(self, inputs):
         yield AbsentScore("all", " ")
 
 
-class Never(Share):
+class NoScoreAnywhere(SoundMetric):
     def score(self, inputs):
         yield AbsentScore("all", "no reason to")
 
 
-class Twice(Share):
+class RepeatedVariant(SoundMetric):
     def score(self, inputs):
         yield from [*super().score(inputs), *super().score(inputs)]
 
 
-class Sideways(Share):
+class UnknownDirection(SoundMetric):
     better = "sideways"
 
 
-class Fact(Share):
+class FactWithDirection(SoundMetric):
     role = "fact"
 
 
-class Untitled(Metric):
+class WithoutDeclarations(Metric):
     name = "untitled"
 
     def score(self, inputs):
         yield from ()
 
 
-class Missed(Recall):
+class LowerIsBetterRecall(Recall):
     better = "lower"
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken_class", "message"),
     [
-        (Outside, "is outside its range"),
-        (Relative, "gives other scores for some of the instances alone"),
-        (Negative, "denominators must not be negative"),
-        (Short, r"numerator must have the shape \(10,\), not \(3,\)"),
-        (Asking, "declares nothing access but uses probability access"),
-        (Silent, "reason why all is absent must be a text that is not empty"),
-        (Never, "has no score on any of the problems"),
-        (Twice, "has the variant all twice"),
-        (Sideways, "better must be 'higher', 'lower' or 'none'"),
-        (Untitled, "Untitled must declare title, better, range, access, display_order"),
-        (Missed, "better='lower' contradicts the scores of the ground truth"),
-        (Fact, "better must be 'none' exactly for a metric of role 'fact'"),
+        (LeavesItsRange, "is outside its range"),
+        (DependsOnOtherInstances, "gives other scores for some of the instances alone"),
+        (NegativeDenominators, "denominators must not be negative"),
+        (TooFewScores, r"numerator must have the shape \(10,\), not \(3,\)"),
+        (MetricWithTooMuchAccess, "declares nothing access but uses probability access"),
+        (EmptyReason, "reason why all is absent must be a text that is not empty"),
+        (NoScoreAnywhere, "has no score on any of the problems"),
+        (RepeatedVariant, "has the variant all twice"),
+        (UnknownDirection, "better must be 'higher', 'lower' or 'none'"),
+        (WithoutDeclarations, "WithoutDeclarations must declare title, better, range, access, display_order"),
+        (LowerIsBetterRecall, "better='lower' contradicts the scores of the ground truth"),
+        (FactWithDirection, "better must be 'none' exactly for a metric of role 'fact'"),
     ],
 )
-def test_metrics(broken, message):
-    check_metric(Share())
+def test_metrics(broken_class, message):
+    check_metric(SoundMetric())
     with pytest.raises(AssertionError, match=message):
-        check_metric(broken())
+        check_metric(broken_class())
 
 
-class Values(Truth):
+class SoundTruth(Truth):
     """A sound truth, which others break."""
 
     name = "values"
@@ -271,41 +273,41 @@ class Values(Truth):
         return rows.codes.astype(float)
 
 
-class Whose(Values):
+class UnknownQuestion(SoundTruth):
     question = "whose"
 
 
-class Ranked(Values):
+class TruthDependsOnOtherRows(SoundTruth):
     def compute_importance(self, dataset, model, rows):
         return rows.codes - rows.codes.mean(axis=0)
 
 
-class Errors(Values):
+class NegativeErrors(SoundTruth):
     def estimate(self, dataset, model, rows):
         return TruthEstimate(self.compute_masked_importance(dataset, model, rows), np.full(len(rows), -1.0), "guessed")
 
 
-class Everywhere(Values):
+class ImportanceOfAbsentFeatures(SoundTruth):
     def compute_masked_importance(self, dataset, model, rows):
         return self.compute_importance(dataset, model, rows)
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken_class", "message"),
     [
-        (Whose, "question must be one of contribution, change"),
-        (Ranked, "gives other values for an instance alone"),
-        (Errors, "standard errors must not be negative"),
-        (Everywhere, "absent features must have the importance -inf"),
+        (UnknownQuestion, "question must be one of contribution, change"),
+        (TruthDependsOnOtherRows, "gives other values for an instance alone"),
+        (NegativeErrors, "standard errors must not be negative"),
+        (ImportanceOfAbsentFeatures, "absent features must have the importance -inf"),
     ],
 )
-def test_truths(broken, message):
-    check_truth(Values())
+def test_truths(broken_class, message):
+    check_truth(SoundTruth())
     with pytest.raises(AssertionError, match=message):
-        check_truth(broken())
+        check_truth(broken_class())
 
 
-class First(Removal):
+class SoundRemoval(Removal):
     """A sound removal, which others break: the first value takes the place."""
 
     name = variant = title = "first"
@@ -317,18 +319,18 @@ class First(Removal):
         return SingleValue(0)
 
 
-class Heavy(First):
+class WeightsAboveOne(SoundRemoval):
     def fit(self, dataset, model):
         return SimpleNamespace(value=None, vectors=None, sample=lambda features: (
             np.zeros((2, len(features)), dtype=np.int32), np.ones(2)))  # fmt: skip
 
 
-class Strange(First):
+class UnknownValues(SoundRemoval):
     def fit(self, dataset, model):
         return SingleValue(99)
 
 
-class Counting(First):
+class DependsOnCalls(SoundRemoval):
     def fit(self, dataset, model):
         queries = []
 
@@ -340,20 +342,20 @@ class Counting(First):
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken_class", "message"),
     [
-        (Heavy, "weights must add up to 1"),
-        (Strange, "uses values that do not exist"),
-        (Counting, "replaces features in another way after other calls"),
+        (WeightsAboveOne, "weights must add up to 1"),
+        (UnknownValues, "uses values that do not exist"),
+        (DependsOnCalls, "replaces features in another way after other calls"),
     ],
 )
-def test_removals(broken, message):
-    check_removal(First())
+def test_removals(broken_class, message):
+    check_removal(SoundRemoval())
     with pytest.raises(AssertionError, match=message):
-        check_removal(broken())
+        check_removal(broken_class())
 
 
-class Search1(Search):
+class SoundSearch(Search):
     """A sound search, which others break: it finds what the exhaustive search finds."""
 
     title = "one"
@@ -367,13 +369,13 @@ class Search1(Search):
         return Discrete().find(task)
 
 
-class Lying(Search1):
+class WrongFlips(SoundSearch):
     def find(self, task):
         result = super().find(task)
         return replace(result, flipped=np.ones(len(task), dtype=bool))
 
 
-class Elsewhere(Search1):
+class EditsOtherFeatures(SoundSearch):
     def find(self, task):
         result = super().find(task)
         codes = result.codes.copy()
@@ -384,33 +386,33 @@ class Elsewhere(Search1):
         return replace(result, codes=codes, labels=labels, flipped=labels != task.labels)
 
 
-class Nothing(Search1):
+class ReturnsNoRows(SoundSearch):
     def find(self, task):
         return replace(super().find(task), codes=None)
 
 
-class Wandering(Search1):
+class DistancesDependOnOrder(SoundSearch):
     def find(self, task):
         result = super().find(task)
         return replace(result, distance=result.distance + np.arange(len(task)))
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken_class", "message"),
     [
-        (Lying, "flipped contradicts labels"),
-        (Elsewhere, "may not edit|not among the candidates|data do not allow"),
-        (Nothing, "must return either codes or vectors"),
-        (Wandering, "finds another counterfactual in another order"),
+        (WrongFlips, "flipped contradicts labels"),
+        (EditsOtherFeatures, "may not edit|not among the candidates|data do not allow"),
+        (ReturnsNoRows, "must return either codes or vectors"),
+        (DistancesDependOnOrder, "finds another counterfactual in another order"),
     ],
 )
-def test_searches(broken, message):
-    check_search(Search1())
+def test_searches(broken_class, message):
+    check_search(SoundSearch())
     with pytest.raises(AssertionError, match=message):
-        check_search(broken())
+        check_search(broken_class())
 
 
-class Same(Distance):
+class SoundDistance(Distance):
     """A sound distance, which others break."""
 
     label = "the same for all"
@@ -421,11 +423,11 @@ class Same(Distance):
     value = 1.0
 
 
-class Below(Same):
+class NegativeDistance(SoundDistance):
     value = -1.0
 
 
-class Torn(Same):
+class InconsistentMatrix(SoundDistance):
     def fit(self, dataset, model, access):
         measure = FittedConstant(1.0)
         return SimpleNamespace(
@@ -435,7 +437,7 @@ class Torn(Same):
         )
 
 
-class Placed(Same):
+class DistanceDependsOnOrder(SoundDistance):
     def fit(self, dataset, model, access):
         measure = FittedConstant(1.0)
         return SimpleNamespace(
@@ -446,99 +448,99 @@ class Placed(Same):
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken_class", "message"),
     [
-        (Below, "distances must be finite and not negative"),
-        (Torn, r"compute_distance_matrix\(\) and compute_distances\(\) disagree"),
-        (Placed, "gives other distances in another order"),
+        (NegativeDistance, "distances must be finite and not negative"),
+        (InconsistentMatrix, r"compute_distance_matrix\(\) and compute_distances\(\) disagree"),
+        (DistanceDependsOnOrder, "gives other distances in another order"),
     ],
 )
-def test_distances(broken, message):
-    check_distance(Same())
+def test_distances(broken_class, message):
+    check_distance(SoundDistance())
     with pytest.raises(AssertionError, match=message):
-        check_distance(broken())
+        check_distance(broken_class())
 
 
 @dataclass(frozen=True)
-class Settings(Trainable):
+class BrokenModelSettings(Trainable):
     """Settings whose model is another's, with something broken."""
 
-    broken: type = LinearModel
+    model_class: type = LinearModel
 
     def fit(self, dataset, seed):
         model = make_linear(dataset)
-        return self.broken(model.bias, model.weights, model.tables, model.means)
+        return self.model_class(model.bias, model.weights, model.tables, model.means)
 
 
-class Loud(LinearModel):
+class ProbabilitiesAboveOne(LinearModel):
     def predict_proba(self, codes):
         return 2 * super().predict_proba(codes)
 
 
-class Company(LinearModel):
+class PredictionDependsOnRows(LinearModel):
     def predict_proba(self, codes):
         positive = np.full(len(codes), 1 / (1 + len(codes)))
         return np.stack([1 - positive, positive], axis=1)
 
 
-class Blind(LinearModel):
+class HidesReadFeatures(LinearModel):
     def get_used_features(self):
         return np.zeros(len(self.weights), dtype=bool)
 
 
-class Shifted(LinearModel):
+class InconsistentLogits(LinearModel):
     def compute_logits(self, codes):
         return super().compute_logits(codes) + 1
 
 
-class Halved(LinearModel):
+class InconsistentEffects(LinearModel):
     def compute_value_effects(self, feature, of):
         return super().compute_value_effects(feature, of) / 2
 
 
-class Ghost(LinearModel):
+class EmbedsAbsentFeatures(LinearModel):
     def embed_values(self, feature, codes):
         return super().embed_values(feature, np.maximum(codes, 0))
 
 
-class Numbered(LinearModel, Fingerprinted):
+class NumericFingerprint(LinearModel, Fingerprinted):
     def fingerprint(self):
         return 3
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken_class", "message"),
     [
-        (Loud, "probabilities must be between 0 and 1"),
-        (Company, "predicts otherwise for a row alone"),
-        (Blind, r"depend on a feature that get_used_features\(\) excludes"),
-        (Shifted, r"compute_logits\(\) and predict_proba\(\) disagree"),
-        (Halved, r"compute_effects\(\) and compute_value_effects\(\) disagree"),
-        (Ghost, "embedding of an absent feature must be zero"),
-        (Numbered, r"fingerprint\(\) must return a text or None, not 3"),
+        (ProbabilitiesAboveOne, "probabilities must be between 0 and 1"),
+        (PredictionDependsOnRows, "predicts otherwise for a row alone"),
+        (HidesReadFeatures, r"depend on a feature that get_used_features\(\) excludes"),
+        (InconsistentLogits, r"compute_logits\(\) and predict_proba\(\) disagree"),
+        (InconsistentEffects, r"compute_effects\(\) and compute_value_effects\(\) disagree"),
+        (EmbedsAbsentFeatures, "embedding of an absent feature must be zero"),
+        (NumericFingerprint, r"fingerprint\(\) must return a text or None, not 3"),
     ],
 )
-def test_models(broken, message):
+def test_models(broken_class, message):
     assert issubclass(LinearModel, (HasAdditiveEffects, HasEmbeddings, HasLinearLogit, HasReadFeatures))
-    check_model(Settings())
+    check_model(BrokenModelSettings())
     with pytest.raises(AssertionError, match=message):
-        check_model(Settings(broken))
+        check_model(BrokenModelSettings(broken_class))
 
 
 def test_a_model_that_depends_on_more_than_its_seed():
-    class Restless(Trainable):
+    class ChangesWithEachFit(Trainable):
         fitted = 0
 
         def fit(self, dataset, seed):
-            Restless.fitted += 1
-            return make_linear(dataset, Restless.fitted)
+            ChangesWithEachFit.fitted += 1
+            return make_linear(dataset, ChangesWithEachFit.fitted)
 
     with pytest.raises(AssertionError, match="the same seed must give the same model"):
-        check_model(Restless())
+        check_model(ChangesWithEachFit())
 
 
 @dataclass(frozen=True)
-class Loaded:
+class InMemoryData:
     """Data that are there already."""
 
     change: object = staticmethod(lambda dataset: dataset)
@@ -563,27 +565,27 @@ class Loaded:
     ],
 )
 def test_datasets(tmp_path, change, message):
-    check_dataset(Loaded(), tmp_path)
+    check_dataset(InMemoryData(), tmp_path)
     with pytest.raises(AssertionError, match=message):
-        check_dataset(Loaded(staticmethod(change)), tmp_path)
+        check_dataset(InMemoryData(staticmethod(change)), tmp_path)
 
 
 def test_judges():
-    class Unknown(Trainable):
+    class WithoutTruth(Trainable):
         def fit(self, dataset, seed):
             raise AssertionError("is not needed")
 
     with pytest.raises(AssertionError, match="has no known ground truth"):
-        check_judge(SimpleNamespace(make_trainable=lambda explained: Unknown()))
+        check_judge(SimpleNamespace(make_trainable=lambda model_to_explain: WithoutTruth()))
     logistic = Logistic({"tabular": 0.1, "text": 0.1}, {"tabular": 8, "text": 8})
-    check_judge(SimpleNamespace(make_trainable=lambda explained: logistic))
+    check_judge(SimpleNamespace(make_trainable=lambda model_to_explain: logistic))
 
 
-def in_reverse(work, shared, items):
+def run_in_reverse(work, shared, items):
     return [work(shared, item) for item in items][::-1]
 
 
-def hiding(work, shared, items):
+def hide_errors(work, shared, items):
     outcome = []
     for item in items:
         try:
@@ -593,14 +595,16 @@ def hiding(work, shared, items):
     return outcome
 
 
-@pytest.mark.parametrize(("broken", "message"), [(in_reverse, "in another order"), (hiding, "hides an error")])
-def test_executors(broken, message):
+@pytest.mark.parametrize(
+    ("broken_map", "message"), [(run_in_reverse, "in another order"), (hide_errors, "hides an error")]
+)
+def test_executors(broken_map, message):
     check_executor(SimpleNamespace(prepare=lambda timeout: None, map=lambda w, s, i: (w(s, item) for item in i)))
     with pytest.raises(AssertionError, match=message):
-        check_executor(SimpleNamespace(prepare=lambda timeout: None, map=broken))
+        check_executor(SimpleNamespace(prepare=lambda timeout: None, map=broken_map))
 
 
-class AnswerCache:
+class SoundCache:
     """A sound cache, which others break."""
 
     def __init__(self):
@@ -618,36 +622,36 @@ class AnswerCache:
         return section.key, key
 
 
-class Mixed(AnswerCache):
+class MixesSections(SoundCache):
     def place(self, section, key):
         return key
 
 
-class Stale(AnswerCache):
+class KeepsReplacedValues(SoundCache):
     def put(self, section, entries):
         self.entries = {self.place(section, key): arrays for key, arrays in entries.items()} | self.entries
 
 
-class Rotten(AnswerCache):
+class ChangesValues(SoundCache):
     def get(self, section, keys):
         return {key: {**arrays, "a": arrays["a"] + 1} for key, arrays in super().get(section, keys).items()}
 
 
-class Careless(AnswerCache):
+class StoresWithoutKey(SoundCache):
     def put(self, section, entries):
         self.entries |= {self.place(section, key): arrays for key, arrays in entries.items()}
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("broken_class", "message"),
     [
-        (Mixed, "mixes up sections"),
-        (Stale, "a value that was replaced"),
-        (Rotten, "other values than were stored"),
-        (Careless, "without a key"),
+        (MixesSections, "mixes up sections"),
+        (KeepsReplacedValues, "a value that was replaced"),
+        (ChangesValues, "other values than were stored"),
+        (StoresWithoutKey, "without a key"),
     ],
 )
-def test_caches(broken, message):
-    check_cache(AnswerCache())
+def test_caches(broken_class, message):
+    check_cache(SoundCache())
     with pytest.raises(AssertionError, match=message):
-        check_cache(broken())
+        check_cache(broken_class())

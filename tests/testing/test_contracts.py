@@ -44,24 +44,24 @@ QUICK = {
 }
 
 
-def names(group):
+def list_names(group):
     return sorted({path.stem for path in (CONF / group).glob("*.yaml")} - PRESETS - NEED_FILES)
 
 
-def one(group, name, kind, *overrides):
+def make_single_component(group, name, kind, *overrides):
     """A component of a group that is chosen one at a time."""
     return build.make_component(compose_config(f"{group}={name}", *QUICK.get(name, []), *overrides), group, kind)
 
 
-def member(group, name, kind, *overrides):
+def make_listed_component(group, name, kind, *overrides):
     """A component of a group that is chosen several at a time."""
     cfg = compose_config(f"{group}=[{name}]", *QUICK.get(name, []), *overrides)
     return build.make_component(cfg, f"{group}.{KEYS.get(name, name)}", kind)
 
 
-@pytest.mark.parametrize("name", names("explainer"))
+@pytest.mark.parametrize("name", list_names("explainer"))
 def test_explainers(name):
-    check_explainer(member("explainer", name, Explainer))
+    check_explainer(make_listed_component("explainer", name, Explainer))
 
 
 @pytest.fixture(scope="module")
@@ -72,62 +72,64 @@ def wide():
     return Problem("a wide table", dataset, draw_linear(dataset, 0, 3, scale=0.3))
 
 
-@pytest.mark.parametrize("name", [name for name in names("explainer") if name != "omission_mask"])
+@pytest.mark.parametrize("name", [name for name in list_names("explainer") if name != "omission_mask"])
 def test_explainers_give_the_same_bits_on_wide_tables(name, wide):
-    check_explainer(member("explainer", name, Explainer), [wide])
+    check_explainer(make_listed_component("explainer", name, Explainer), [wide])
 
 
 @pytest.mark.parametrize("name", ["integrated_gradients", "gradient_input"])
 @pytest.mark.parametrize("removal", ["mask", "marginal"])
 def test_gradients_with_other_baselines(name, removal):
-    explainer = member("explainer", name, Explainer, f"explainer.{name}.removal={removal}")
+    explainer = make_listed_component("explainer", name, Explainer, f"explainer.{name}.removal={removal}")
     check_explainer(explainer, [problem for problem in make_problems() if problem.dataset.padded])
 
 
-@pytest.mark.parametrize("name", names("metric"))
+@pytest.mark.parametrize("name", list_names("metric"))
 def test_metrics(name):
-    check_metric(member("metric", name, Metric))
+    check_metric(make_listed_component("metric", name, Metric))
 
 
-@pytest.mark.parametrize("name", names("truth"))
+@pytest.mark.parametrize("name", list_names("truth"))
 def test_truths(name):
-    check_truth(member("truth", name, Truth))
+    check_truth(make_listed_component("truth", name, Truth))
 
 
-@pytest.mark.parametrize("name", names("removal"))
+@pytest.mark.parametrize("name", list_names("removal"))
 def test_removals(name):
-    check_removal(member("removal", name, Removal))
+    check_removal(make_listed_component("removal", name, Removal))
 
 
-@pytest.mark.parametrize("name", names("search"))
+@pytest.mark.parametrize("name", list_names("search"))
 def test_searches(name):
-    check_search(one("search", name, Search))
+    check_search(make_single_component("search", name, Search))
 
 
-@pytest.mark.parametrize("name", names("distance"))
+@pytest.mark.parametrize("name", list_names("distance"))
 def test_distances(name):
-    check_distance(one("distance", name, Distance))
+    check_distance(make_single_component("distance", name, Distance))
 
 
-@pytest.mark.parametrize("name", names("model"))
+@pytest.mark.parametrize("name", list_names("model"))
 def test_models(name):
-    check_model(one("model", name, Trainable))
+    check_model(make_single_component("model", name, Trainable))
 
 
-@pytest.mark.parametrize("name", names("judge"))
+@pytest.mark.parametrize("name", list_names("judge"))
 def test_judges(name):
-    check_judge(member("judge", name, Judge))
+    check_judge(make_listed_component("judge", name, Judge))
 
 
 @pytest.mark.parametrize(("n_jobs", "min_seconds"), [(1, 0.0), (2, 0.0), (3, 0.0), (2, 1e9), (-1, 0.0)])
 def test_the_local_executor(n_jobs, min_seconds):
-    check_executor(one("executor", "local", object, f"n_jobs={n_jobs}", f"executor.min_seconds={min_seconds}"))
+    check_executor(
+        make_single_component("executor", "local", object, f"n_jobs={n_jobs}", f"executor.min_seconds={min_seconds}")
+    )
 
 
-@pytest.mark.parametrize("name", names("cache"))
+@pytest.mark.parametrize("name", list_names("cache"))
 def test_caches(name, tmp_path):
     extra = [f"cache.folder={tmp_path}"] if name == "disk" else []
-    check_cache(one("cache", name, object, *extra))
+    check_cache(make_single_component("cache", name, object, *extra))
 
 
 @pytest.mark.parametrize("name", ["adults", *EXPECTED_COUNTS])
@@ -147,9 +149,13 @@ def test_explanations_from_files(tmp_path):
     frame = pd.DataFrame(scores, columns=[feature.name for feature in table.dataset.features])
     frame.insert(0, "instance", table.rows.ids)
     frame.to_csv(tmp_path / "mine.csv", index=False)
-    check_explainer(member("explainer", "file", Explainer, f"explainer.file.path={tmp_path / 'mine.csv'}"), [table])
+    check_explainer(
+        make_listed_component("explainer", "file", Explainer, f"explainer.file.path={tmp_path / 'mine.csv'}"), [table]
+    )
 
 
 def test_a_function_as_a_model(tmp_path):
     (tmp_path / "score.py").write_text("def f(rows):\n    return 0.1 + 0.1 * (rows['colour'] == 'red')\n")
-    check_model(one("model", "function", Trainable, f"model.path={tmp_path / 'score.py'}:f"), [make_table()])
+    check_model(
+        make_single_component("model", "function", Trainable, f"model.path={tmp_path / 'score.py'}:f"), [make_table()]
+    )
