@@ -75,7 +75,7 @@ def sample_replacements(fitted, features):
     return values.tolist(), weights.tolist()
 
 
-def list_left(model, inputs, fitted, i, remove_selected):
+def list_remaining_probabilities(model, inputs, fitted, i, remove_selected):
     """Return (weight, p(ŷ)) of one instance without some features, for each draw."""
     remove_selected = sorted(j for j in remove_selected if inputs.codes[i, j] != ABSENT)
     values, weights = sample_replacements(fitted, remove_selected)
@@ -87,7 +87,9 @@ def list_left(model, inputs, fitted, i, remove_selected):
 
 def compute_drop(model, inputs, fitted, i, remove_selected):
     """Return p(ŷ|x) - p(ŷ|x without some features)."""
-    return inputs.probability[i] - sum(weight * p for weight, p in list_left(model, inputs, fitted, i, remove_selected))
+    return inputs.probability[i] - sum(
+        weight * p for weight, p in list_remaining_probabilities(model, inputs, fitted, i, remove_selected)
+    )
 
 
 def draw_sets(row, subsets, share, seed, instance):

@@ -24,11 +24,11 @@ REMOVALS = {"zero": Zero(), "marginal": Marginal(4, 1)}
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.integers(1, 5))
-def test_tables_remove_the_first_features(seed, additive, short, longest):
+def test_tables_remove_the_first_features(seed, additive, short, max_length):
     dataset = make_dataset([3, 2, 3, 2], n=6, seed=seed, absent=0.2 if additive else 0.0)
     model = make_linear(dataset, seed) if additive else InteractionModel(dataset, seed)
     inputs = make_inputs(dataset, model, 1, seed, removals=REMOVALS, short=short)
-    for metric, keep in ((Aopc(max_features=longest), False), (AopcSufficiency(max_features=longest), True)):
+    for metric, keep in ((Aopc(max_features=max_length), False), (AopcSufficiency(max_features=max_length), True)):
         scores = {s.variant: s for s in metric.score(inputs)}
         for fitted in inputs.removals.values():
             if not additive and fitted.removal.name == "zero":
@@ -38,7 +38,7 @@ def test_tables_remove_the_first_features(seed, additive, short, longest):
                 present = [j for j in range(4) if row[j] != ABSENT]
                 order = [j for j in inputs.explanation.features[i].tolist() if j != NO_FEATURE]
                 drops = []
-                for size in range(1, min(longest, len(present)) + 1):
+                for size in range(1, min(max_length, len(present)) + 1):
                     first = order[:size]
                     removed = [j for j in present if j not in first] if keep else first
                     drops.append(compute_drop(model, inputs, fitted, i, removed))
@@ -85,7 +85,7 @@ def test_feature_set_without_order_has_no_score():
         rank_features(inputs)
 
 
-@pytest.mark.parametrize("wrong", [{"max_features": 0}, {"shares": ()}, {"shares": (0.0,)}, {"shares": (1.5,)}])
-def test_invalid_settings_are_rejected(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Aopc(**wrong)
+@pytest.mark.parametrize("setting", [{"max_features": 0}, {"shares": ()}, {"shares": (0.0,)}, {"shares": (1.5,)}])
+def test_invalid_settings_are_rejected(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        Aopc(**setting)

@@ -11,7 +11,7 @@ from cfeval_cli.core import NO_FEATURE, ModelSpec
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.metric.axe import Axe
 from tests.metric.inputs import InteractionModel, compute_values, make_inputs
-from tests.metric.test_plausible import expected_share
+from tests.metric.test_plausible import compute_expected_share
 from tests.problems import make_dataset, make_linear, make_mixed, make_text
 
 
@@ -30,7 +30,7 @@ def test_score_equals_vote_of_all_training_rows(seed, mixed, k, size):
             space.compute_squared_distance_matrix(inputs.codes[i][None], selected, row[None, selected])[0, 0]
             for row in train
         ])  # fmt: skip
-        votes = np.array([expected_share(distances, classes == c, size) for c in range(3)])
+        votes = np.array([compute_expected_share(distances, classes == c, size) for c in range(3)])
         winners = np.flatnonzero(votes >= votes.max() - 1e-9)
         assert scores[i] == pytest.approx((inputs.labels[i] in winners) / len(winners))
 

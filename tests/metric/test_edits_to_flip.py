@@ -13,25 +13,25 @@ from tests.metric.test_frozen import flips
 from tests.problems import add_constraints, make_dataset, make_linear, make_mixed
 
 
-def find_smallest(dataset, model, inputs, i, longest):
+def find_smallest(dataset, model, inputs, i, max_size):
     """Return the smallest i such that some values of the first i features change the label."""
     order = inputs.explanation.features[i]
     order = order[order != NO_FEATURE].tolist()
-    flipping_sizes = (n for n in range(1, min(longest, len(order)) + 1)
+    flipping_sizes = (n for n in range(1, min(max_size, len(order)) + 1)
              if flips(dataset, model, inputs.codes[i], inputs.labels[i], order[:n]))  # fmt: skip
-    return next(flipping_sizes, longest + 1)
+    return next(flipping_sizes, max_size + 1)
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.integers(1, 5))
-def test_score_is_exact_for_additive_models(seed, constrained, short, longest):
+def test_score_is_exact_for_additive_models(seed, constrained, short, max_features):
     if constrained:
         dataset = add_constraints(make_mixed(seed, n=6, tried=3), seed)
     else:
         dataset = make_dataset([2, 3, 2, 3], n=6, seed=seed, absent=0.2)
     model = make_linear(dataset, seed)
     inputs = make_inputs(dataset, model, 1, seed, short=short)
-    (score,) = EditsToFlip(longest).score(inputs)
-    max_edits = min(longest, 4)
+    (score,) = EditsToFlip(max_features).score(inputs)
+    max_edits = min(max_features, 4)
     assert score.numerator.tolist() == [find_smallest(dataset, model, inputs, i, max_edits) for i in range(len(inputs))]
     n_without_flip = int((score.numerator == max_edits + 1).sum())
     remark = fill_in_counts(score.remark, score.counts)
@@ -66,19 +66,19 @@ def test_score_equals_greedy_search_for_models_with_interactions(seed, classes):
     assert all(n >= find_smallest(dataset, model, inputs, i, 4) for i, n in enumerate(score.numerator))
 
 
-def test_a_set_has_no_order_and_settings_are_checked():
+def test_feature_sets_and_invalid_settings_are_refused():
     dataset = make_dataset([3, 2])
     model = make_linear(dataset)
     inputs = make_inputs(dataset, model)
     object.__setattr__(inputs, "explanation", None)
     (score,) = EditsToFlip().score(inputs)
     assert isinstance(score, AbsentScore) and "order" in score.reason
-    for wrong in ({"max_features": 0}, {"values": 0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            EditsToFlip(**wrong)
+    for setting in ({"max_features": 0}, {"values": 0}):
+        with pytest.raises(ValueError, match=next(iter(setting))):
+            EditsToFlip(**setting)
 
 
-def test_of_many_values_the_most_frequent_are_tried():
+def test_most_frequent_values_are_used():
     from cfeval_cli.core.single_edit import select_candidates
 
     dataset = make_dataset([40, 3], n=200, seed=3)

@@ -297,14 +297,14 @@ def test_metrics_by_mask_are_absent_without_a_mask_token():
 
 @given(st.integers(0, 300), st.integers(1, 3))
 def test_explanation_is_fixed_if_no_feature_may_change(seed, k):
-    plain = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
-    model, dataset = make_linear(plain, seed=seed), add_constraints(plain, seed)
+    unconstrained = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
+    model, dataset = make_linear(unconstrained, seed=seed), add_constraints(unconstrained, seed)
     features = np.stack([np.random.default_rng(seed + i).permutation(dataset.n_features)[:k] for i in range(6)])
     if k > 1:
         features[::2, -1] = NO_FEATURE
     scores = list(Fixed().score(make_inputs(dataset, model, features, {})))
     assert len(scores) == any(feature.allowed_change != "any" for feature in dataset.features)
-    assert not list(Fixed().score(make_inputs(plain, model, features, {})))
+    assert not list(Fixed().score(make_inputs(unconstrained, model, features, {})))
     for score in scores:
         assert score.variant == "all" and (score.denominator == 1).all()
         for i, row in enumerate(dataset.test.codes):

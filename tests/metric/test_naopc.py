@@ -76,19 +76,19 @@ def test_sorted_effects_give_the_extremes_of_all_orders(seed):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
-def test_sorted_effects_are_exact_for_mean_and_mask_and_short_curves(seed, longest):
+def test_sorted_effects_are_exact_for_mean_and_mask_and_short_curves(seed, max_length):
     dataset = make_dataset([3, 2, 3, 2], n=4, seed=seed)
     model = draw_linear(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 1, seed, removals={"mean": Mean()})
-    metric = Naopc(max_features=longest)
-    scores, aopc = compute_values(metric, inputs)["mean"], compute_values(Aopc(max_features=longest), inputs)["mean"]
+    metric = Naopc(max_features=max_length)
+    scores, aopc = compute_values(metric, inputs)["mean"], compute_values(Aopc(max_features=max_length), inputs)["mean"]
     vectors = inputs.removals["mean"].replacement.vectors
     for i in range(len(inputs)):
         means = [
             np.mean(
                 [
                     inputs.probability[i] - predict_moved(model, inputs, vectors, i, order[:n])
-                    for n in range(1, longest + 1)
+                    for n in range(1, max_length + 1)
                 ]
             )
             for order in permutations(range(4))
@@ -129,8 +129,8 @@ def test_all_subsets_and_exhaustive_beam_find_the_extremes_of_all_orders(seed, a
     assert score.method == "worst and best order exact, by all subsets" and score.remark == ""
 
 
-@pytest.mark.parametrize(("width", "longest"), [(6, 6), (7, 3), (5, 1)])
-def test_lattice_finds_the_extremes_of_random_games(width, longest, monkeypatch):
+@pytest.mark.parametrize(("width", "max_length"), [(6, 6), (7, 3), (5, 1)])
+def test_lattice_finds_the_extremes_of_random_games(width, max_length, monkeypatch):
     """A game assigns a random value to each set, so that it is neither additive nor monotone."""
     dataset = make_dataset([2] * width, n=5, seed=width)
     inputs = make_inputs(dataset, InteractionModel(dataset, 1), 1, removals={"marginal": Marginal(2)})
@@ -143,14 +143,16 @@ def test_lattice_finds_the_extremes_of_random_games(width, longest, monkeypatch)
     monkeypatch.setattr(lattice, "compute_erasure", look_up)
     monkeypatch.setattr(lattice, "_MAX_ARRAY_ELEMENTS", 40)  # one instance at a time
     rows, fitted = np.arange(len(inputs)), inputs.removals["marginal"]
-    lattice_without_edits = replace(Lattice.build(dataset, fitted.replacement, longest), edits=None)
+    lattice_without_edits = replace(Lattice.build(dataset, fitted.replacement, max_length), edits=None)
     extremes = lattice_without_edits.compute_extremes(
-        inputs, fitted, rows, Naopc(max_features=longest).count_removals_per_point(inputs, rows)
+        inputs, fitted, rows, Naopc(max_features=max_length).count_removals_per_point(inputs, rows)
     )
     for i in range(len(inputs)):
         means = [
-            np.mean([inputs.probability[i] - games[i, sum(1 << j for j in order[:n])] for n in range(1, longest + 1)])
-            for order in permutations(range(width), longest)
+            np.mean(
+                [inputs.probability[i] - games[i, sum(1 << j for j in order[:n])] for n in range(1, max_length + 1)]
+            )
+            for order in permutations(range(width), max_length)
         ]
         assert extremes[i] == pytest.approx([min(means), max(means)])
 
@@ -307,7 +309,7 @@ def test_extremes_are_computed_once_for_all_explainers():
     assert open_client(model, Access.PROBABILITY).has_linear_logit is False
 
 
-@pytest.mark.parametrize("wrong", [{"width": 0}, {"draws": 0}, {"rows": 0}, {"seed": -1}, {"max_features": 0}])
-def test_invalid_settings_are_rejected(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Naopc(**wrong)
+@pytest.mark.parametrize("setting", [{"width": 0}, {"draws": 0}, {"rows": 0}, {"seed": -1}, {"max_features": 0}])
+def test_invalid_settings_are_rejected(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        Naopc(**setting)

@@ -13,12 +13,12 @@ from tests.metric.inputs import compute_values, make_inputs
 from tests.problems import make_dataset, make_linear, make_mixed, make_task, make_text
 
 
-def expected_share(distances, same, size):
-    """Return the share of `same` among the nearest rows; rows tied for the last neighbours share their places."""
+def compute_expected_share(distances, is_same_class, size):
+    """Return the share of `is_same_class` among the nearest rows; ties of the last neighbours are averaged."""
     order = np.argsort(distances, kind="stable")
     last = distances[order[size - 1]]
-    nearer = [s for d, s in zip(distances, same, strict=True) if d < last - 1e-9]
-    tied = [s for d, s in zip(distances, same, strict=True) if abs(d - last) <= 1e-9]
+    nearer = [s for d, s in zip(distances, is_same_class, strict=True) if d < last - 1e-9]
+    tied = [s for d, s in zip(distances, is_same_class, strict=True) if abs(d - last) <= 1e-9]
     return (sum(nearer) + (size - len(nearer)) * np.mean(tied)) / size
 
 
@@ -40,7 +40,7 @@ def test_score_equals_share_among_all_training_rows(seed, mixed, size):
             [space.compute_squared_distances(counterfactuals.codes[i][None], row[None])[0] for row in train]
         )
         assert scores[i] == pytest.approx(
-            expected_share(distances, classes == counterfactuals.labels[i], size), abs=1e-9
+            compute_expected_share(distances, classes == counterfactuals.labels[i], size), abs=1e-9
         )
 
 

@@ -9,7 +9,7 @@ from cfeval_cli.core import ABSENT, Ledger, LedgerKey
 from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.prediction_gap import Pgi, Pgu
 from cfeval_cli.removal.marginal import Marginal
-from tests.metric.inputs import InteractionModel, compute_values, list_left, make_inputs
+from tests.metric.inputs import InteractionModel, compute_values, list_remaining_probabilities, make_inputs
 from tests.problems import fit_removals, make_dataset, make_linear
 
 
@@ -24,7 +24,10 @@ def test_gap_is_the_mean_over_draws(seed, additive, k):
         for i, row in enumerate(inputs.codes):
             selected = set(inputs.features[i].tolist())
             replaced = [j for j in range(4) if (j in selected) == replaces_selected and row[j] != ABSENT]
-            expected = [w * abs(inputs.probability[i] - p) for w, p in list_left(model, inputs, fitted, i, replaced)]
+            expected = [
+                w * abs(inputs.probability[i] - p)
+                for w, p in list_remaining_probabilities(model, inputs, fitted, i, replaced)
+            ]
             assert gaps[i] == pytest.approx(sum(expected), abs=1e-9)
 
 

@@ -74,8 +74,8 @@ class SharedProblem:
         return self.inputs.explanation.to_dense(WIDTH)
 
 
-def embedded(seed):
-    """A logistic model on single numbers, removed by zero."""
+def make_embedding_problem(seed):
+    """Make a logistic model on single numbers with removal by zero."""
     dataset = make_dataset([5] * WIDTH, n=10, seed=seed)
     model = draw_linear(dataset, seed, 1)
     model = replace(model, tables=tuple(table.astype(np.float32).astype(np.float64) for table in model.tables))
@@ -86,8 +86,8 @@ def embedded(seed):
     )
 
 
-def usual(seed):
-    """A logistic model on codes, whose embeddings become their means where Quantus puts -1."""
+def make_logistic_problem(seed):
+    """Make a logistic model on codes that uses mean embeddings for the value -1 of Quantus."""
     dataset = make_dataset([3, 4, 2, 3, 5, 3], n=10, seed=seed)
     model = draw_linear(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 2, seed, removals={"mean": Mean()})
@@ -101,8 +101,8 @@ def usual(seed):
     return SharedProblem(inputs, "mean", inputs.codes.astype(float), float(ABSENT), TorchModel(probabilities))
 
 
-def crossed(seed):
-    """Three classes without additive effects, on codes; the last value is a mask token that no row has."""
+def make_three_class_problem(seed):
+    """Make a model of three classes without additive effects; the last value is a mask token."""
     dataset = make_dataset([4] * WIDTH, n=10, seed=seed)
     dataset = replace(
         dataset, mask_code=4, features=tuple(replace(f, values=(*f.values, "?")) for f in dataset.features)
@@ -113,7 +113,9 @@ def crossed(seed):
     return SharedProblem(inputs, "mask", inputs.codes.astype(float), 4.0, model_of_masks)
 
 
-problems = pytest.mark.parametrize("make_problem", [embedded, usual, crossed])
+problems = pytest.mark.parametrize(
+    "make_problem", [make_embedding_problem, make_logistic_problem, make_three_class_problem]
+)
 
 
 @problems
@@ -177,11 +179,11 @@ def test_infidelity_of_one_scale(make_problem, seed, monkeypatch):
 
 
 @problems
-@pytest.mark.parametrize("longest", [1, 4, WIDTH])
-def test_aopc_is_the_mean_of_three_curves(make_problem, seed, longest):
+@pytest.mark.parametrize("max_length", [1, 4, WIDTH])
+def test_aopc_is_the_mean_of_three_curves(make_problem, seed, max_length):
     """PixelFlipping and Selectivity return the remaining probability, RegionPerturbation the drop in probability."""
     problem = make_problem(seed)
-    actual = problem.compute_with_cfeval(Aopc(max_features=longest))
+    actual = problem.compute_with_cfeval(Aopc(max_features=max_length))
     remaining = [
         problem.compute_with_quantus("PixelFlipping", perturb_baseline=problem.baseline),
         problem.compute_with_quantus("Selectivity", patch_size=1, perturb_baseline=problem.baseline),
@@ -189,12 +191,12 @@ def test_aopc_is_the_mean_of_three_curves(make_problem, seed, longest):
     for curves in remaining:
         assert np.shape(curves) == (len(actual), WIDTH)
         drops = problem.inputs.probability[:, None] - np.array(curves)
-        assert actual == pytest.approx(drops[:, :longest].mean(axis=1), abs=1e-9)
+        assert actual == pytest.approx(drops[:, :max_length].mean(axis=1), abs=1e-9)
     lost = problem.compute_with_quantus(
         "RegionPerturbation",
-        patch_size=1, order="morf", regions_evaluation=longest, perturb_baseline=problem.baseline,
+        patch_size=1, order="morf", regions_evaluation=max_length, perturb_baseline=problem.baseline,
     )  # fmt: skip
-    assert np.shape(lost) == (len(actual), longest)
+    assert np.shape(lost) == (len(actual), max_length)
     assert actual == pytest.approx(np.mean(lost, axis=1), abs=1e-9)
 
 
@@ -234,7 +236,7 @@ def test_dfr_is_one_minus_the_accuracy_of_road(make_problem, seed):
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_recall_and_hit(seed, k):
     """With the k most important features as the segmentation: share of the first k in it, and whether the first is."""
-    problem = embedded(seed)
+    problem = make_embedding_problem(seed)
     dataset, model = problem.inputs.dataset, draw_linear(problem.inputs.dataset, seed, 1)
     truth = compute_importance("signed", model, dataset, problem.inputs.codes, problem.inputs.labels)
     inputs = replace(problem.inputs, k=k, features=problem.inputs.explanation.top_k(k), truth={"signed": truth})

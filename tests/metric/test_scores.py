@@ -113,6 +113,6 @@ def test_feature_set_without_scores_is_not_applicable_and_invalid_settings_are_r
     object.__setattr__(inputs, "explanation", None)
     metrics: list[RandomSubsetMetric] = [FaithfulnessCorrelation(), Infidelity()]
     assert all(isinstance(score, AbsentScore) for metric in metrics for score in metric.score(inputs))
-    for wrong in ({"subsets": 1}, {"share": 0.0}, {"share": 2}, {"seed": -1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            Infidelity(**wrong)
+    for setting in ({"subsets": 1}, {"share": 0.0}, {"share": 2}, {"seed": -1}):
+        with pytest.raises(ValueError, match=next(iter(setting))):
+            Infidelity(**setting)

@@ -64,8 +64,8 @@ def test_counts_of_moved_embeddings():
         assert counts[i] == len(moved)
         n_redundant = 0
         for j in moved if len(moved) > 1 else ():
-            now = [moved[m] if m in moved and m != j else own[m] for m in range(3)]
-            total = model.bias + sum(float(model.weights[m] @ now[m]) for m in range(3))
+            changed_values = [moved[m] if m in moved and m != j else own[m] for m in range(3)]
+            total = model.bias + sum(float(model.weights[m] @ changed_values[m]) for m in range(3))
             n_redundant += int((total > 0) != bool(inputs.labels[i]))
         assert redundant[i] == n_redundant
     without_embeddings = make_inputs(

@@ -17,7 +17,7 @@ from cfeval_cli.results import read as folders
 from cfeval_cli.truth.contrast import Contrast
 from tests.inside import make_plan
 from tests.problems import make_mixed
-from tests.truth.models import Twisted, random_tree
+from tests.truth.models import PredictionsOnlyModel, make_random_tree
 
 
 def studied(model, dataset, *overrides):
@@ -40,7 +40,7 @@ def compute_truths(context):
 @pytest.fixture(scope="module")
 def box():
     dataset = make_mixed(1, n=40, categories=3, tried=3)
-    return random_tree(dataset, 1, splits=25), dataset
+    return make_random_tree(dataset, 1, splits=25), dataset
 
 
 def same(first_result, second):
@@ -55,7 +55,7 @@ def same(first_result, second):
 
 def test_chunks_and_workers_give_the_values_of_one_call(box, monkeypatch):
     model, dataset = box
-    context = studied(Twisted.of(model), dataset)
+    context = studied(PredictionsOnlyModel(model), dataset)
     result_of_all = compute_truths(context)
     assert not result_of_all["shapley"].method.startswith("exact") and result_of_all["shapley"].error.shape == (40,)
     for name, truth_estimate in result_of_all.items():
@@ -91,7 +91,7 @@ def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
 
 def test_partly_sampled_values_have_errors_and_a_method(box, monkeypatch):
     model, dataset = box
-    context = studied(Twisted.of(model), dataset)
+    context = studied(PredictionsOnlyModel(model), dataset)
     shapley = type(context.plan.truths["shapley"])
 
     def estimate(self, dataset, client, rows):
@@ -145,8 +145,8 @@ def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_r
 
 def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
     model, dataset = box
-    result_of_all = compute_truths(studied(Twisted.of(model), dataset, "reference=null"))
-    context = studied(Twisted.of(model), dataset, "reference=20")
+    result_of_all = compute_truths(studied(PredictionsOnlyModel(model), dataset, "reference=null"))
+    context = studied(PredictionsOnlyModel(model), dataset, "reference=20")
     part = compute_truths(context)
     for name, truth_estimate in part.items():
         sampled = np.flatnonzero(~np.isnan(truth_estimate.importance).all(axis=1))
@@ -162,9 +162,9 @@ def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
 
 def test_the_budget_limits_the_instances_and_the_truths(box):
     model, dataset = box
-    context = studied(Twisted.of(model), dataset, "truth.budget=600")
+    context = studied(PredictionsOnlyModel(model), dataset, "truth.budget=600")
     assert len(select_instances(context, context.plan.truths["shapley"])) == 10  # of 60 rows each
-    with_less = studied(Twisted.of(model), dataset, "truth.budget=59")
+    with_less = studied(PredictionsOnlyModel(model), dataset, "truth.budget=59")
     assert "shapley" not in with_less.plan.truths
     assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]
 

@@ -1,4 +1,4 @@
-"""Removal by the mean embedding, written out."""
+"""Removal by the mean embedding equals its definition."""
 
 import numpy as np
 import pytest
@@ -13,18 +13,18 @@ from cfeval_cli.removal.mean import Mean
 from tests.problems import logit, make_batch, make_dataset, make_linear, make_rows, open_client, problems, sigmoid
 
 
-def by_hand(dataset, model, row, gone):
-    """The logit with the mean effect in the place of what is removed."""
+def compute_logit_by_hand(dataset, model, row, is_removed):
+    """Return the logit with mean effects in place of the effects of removed features."""
     z = logit(model, row)
     for j, code in enumerate(row):
-        if gone[j] and code != ABSENT:
+        if is_removed[j] and code != ABSENT:
             effects = model.tables[j] @ model.weights[j]
             z += float(dataset.frequencies[j] @ effects) - effects[code]
     return z
 
 
-class Plain(Probabilistic, HasGradient):
-    """The same model, without a gradient of its own: embeddings go through torch."""
+class ModelWithTorchGradient(Probabilistic, HasGradient):
+    """The same model without an analytic gradient, so that torch computes it."""
 
     def __init__(self, model):
         self.model = model
@@ -43,13 +43,15 @@ class Plain(Probabilistic, HasGradient):
 def test_probability_equals_that_of_mean_effects(problem, seed):
     dataset, model = problem
     rows = make_rows(dataset, model)
-    gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
-    for one in (model, Plain(model)):
-        effect = compute_removal_effect(open_client(one), rows, gone, Mean().fit(dataset, open_client(one)))
-        flips, left = effect.flip_rate, effect.probability
+    is_removed = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
+    for tested_model in (model, ModelWithTorchGradient(model)):
+        effect = compute_removal_effect(
+            open_client(tested_model), rows, is_removed, Mean().fit(dataset, open_client(tested_model))
+        )
+        flips, probability = effect.flip_rate, effect.probability
         for i, row in enumerate(rows.codes):
-            z = by_hand(dataset, model, row, gone[i])
-            assert left[i] == pytest.approx(sigmoid(z if rows.labels[i] == 1 else -z), abs=1e-9)
+            z = compute_logit_by_hand(dataset, model, row, is_removed[i])
+            assert probability[i] == pytest.approx(sigmoid(z if rows.labels[i] == 1 else -z), abs=1e-9)
             assert flips[i] == ((z > 0) != rows.labels[i]) or abs(z) < 1e-9
 
 
@@ -60,22 +62,24 @@ def test_mean_does_not_depend_on_the_parametrisation():
     means = np.c_[model.means, np.full(len(tables), 3.0)]
     shifted = LinearModel(model.bias - 9.0, np.c_[model.weights, np.ones(3)], tables, means)
     rows = make_rows(dataset, model)
-    gone = np.random.default_rng(0).random(rows.codes.shape) < 0.5
-    left = [
-        compute_removal_effect(open_client(one), rows, gone, Mean().fit(dataset, open_client(one))).probability
-        for one in (model, shifted)
+    is_removed = np.random.default_rng(0).random(rows.codes.shape) < 0.5
+    probabilities = [
+        compute_removal_effect(
+            open_client(tested_model), rows, is_removed, Mean().fit(dataset, open_client(tested_model))
+        ).probability
+        for tested_model in (model, shifted)
     ]
-    assert left[0] == pytest.approx(left[1]) and not Mean().arbitrary
+    assert probabilities[0] == pytest.approx(probabilities[1]) and not Mean().arbitrary
 
 
 def test_omission_by_mean_equals_the_drop():
     dataset = make_dataset([3, 4, 2])
     model = make_linear(dataset)
-    told = Omission({"mean": Mean()}, "mean").fit(dataset, open_client(model))(make_batch(dataset, model))
+    explanation = Omission({"mean": Mean()}, "mean").fit(dataset, open_client(model))(make_batch(dataset, model))
     for i, row in enumerate(dataset.test.codes):
         label = int(logit(model, row) > 0)
-        for named, score in zip(told.features[i], told.scores[i], strict=True):
-            z = by_hand(dataset, model, row, np.arange(3) == named)
+        for feature, score in zip(explanation.features[i], explanation.scores[i], strict=True):
+            z = compute_logit_by_hand(dataset, model, row, np.arange(3) == feature)
             drop = sigmoid(logit(model, row) * (2 * label - 1)) - sigmoid(z * (2 * label - 1))
             assert score == pytest.approx(drop, abs=1e-9)
 

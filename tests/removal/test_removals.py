@@ -35,8 +35,8 @@ def test_mask_replaces_features_by_the_mask_token():
         assert Mask().not_applicable_reason(ModelSpec(make_dataset([3, 2]), kind)) == "toy has no mask token"
 
 
-def shares(train, features):
-    """Every combination that training rows have, with its share."""
+def compute_shares(train, features):
+    """Return the share of each combination of values in training rows."""
     counts = Counter(tuple(row[j] for j in features) for row in train.tolist())
     return {combination: count / len(train) for combination, count in counts.items()}
 
@@ -48,29 +48,29 @@ def test_marginal_of_tables_has_all_combinations_of_training_rows(sizes, seed):
     features = rng.permutation(len(sizes))[: rng.integers(1, len(sizes) + 1)]
     replacement = Marginal().fit(dataset, None)
     values, weights = replacement.sample(features)
-    told = {tuple(row): weight for row, weight in zip(values.tolist(), weights.tolist(), strict=True)}
-    assert replacement.value is None and len(told) == len(values)  # each once
-    assert told == pytest.approx(shares(dataset.train.codes, features))
+    weight_by_values = {tuple(row): weight for row, weight in zip(values.tolist(), weights.tolist(), strict=True)}
+    assert replacement.value is None and len(weight_by_values) == len(values)  # each combination once
+    assert weight_by_values == pytest.approx(compute_shares(dataset.train.codes, features))
     assert weights.sum() == pytest.approx(1)
 
 
 def test_marginal_draws_training_rows_if_there_are_too_many_combinations():
     dataset = make_dataset([9, 9, 9], n=300)
-    there = shares(dataset.train.codes, [2, 0])
-    assert len(there) > 40
+    shares = compute_shares(dataset.train.codes, [2, 0])
+    assert len(shares) > 40
     values, weights = Marginal(draws=40).fit(dataset, None).sample(np.array([2, 0]))
     assert values.shape == (40, 2) and weights == pytest.approx(np.full(40, 1 / 40))
-    assert {tuple(row) for row in values.tolist()} <= set(there)  # values of one row stay together
-    again = Marginal(draws=40).fit(dataset, None).sample(np.array([2, 0]))
-    assert (again[0] == values).all()
-    other = Marginal(draws=40, seed=1).fit(dataset, None).sample(np.array([2, 0]))
-    assert (other[0] != values).any()
-    assert len(Marginal(draws=len(there)).fit(dataset, None).sample(np.array([2, 0]))[0]) == len(there)
+    assert {tuple(row) for row in values.tolist()} <= set(shares)  # values of one row stay together
+    equal_sample = Marginal(draws=40).fit(dataset, None).sample(np.array([2, 0]))
+    assert (equal_sample[0] == values).all()
+    other_sample = Marginal(draws=40, seed=1).fit(dataset, None).sample(np.array([2, 0]))
+    assert (other_sample[0] != values).any()
+    assert len(Marginal(draws=len(shares)).fit(dataset, None).sample(np.array([2, 0]))[0]) == len(shares)
     # with many draws the shares are those of the training set
     large = make_dataset([9] * 5, n=9500)
-    many, _ = Marginal(draws=4000).fit(large, None).sample(np.arange(4))
-    assert many.shape == (4000, 4)
-    assert np.bincount(many[:, 0], minlength=9) / 4000 == pytest.approx(large.frequencies[0], abs=0.02)
+    values_of_large, _ = Marginal(draws=4000).fit(large, None).sample(np.arange(4))
+    assert values_of_large.shape == (4000, 4)
+    assert np.bincount(values_of_large[:, 0], minlength=9) / 4000 == pytest.approx(large.frequencies[0], abs=0.02)
 
 
 def test_marginal_of_texts_draws_words_from_all_positions():
@@ -84,11 +84,11 @@ def test_marginal_of_texts_draws_words_from_all_positions():
     assert values.shape == (4000, 2) and weights == pytest.approx(np.full(4000, 1 / 4000))
     for column in values.T:
         assert np.bincount(column, minlength=6) / 4000 == pytest.approx(shared, abs=0.03)
-    both = ((values[:, 0] == 0) & (values[:, 1] == 0)).mean()
-    assert both == pytest.approx(shared[0] ** 2, abs=0.02)  # one word says nothing of the other
-    few, weights = Marginal(draws=3).fit(text, None).sample(np.array([1]))
-    assert few.shape == (3, 1) and weights == pytest.approx(np.full(3, 1 / 3))
-    assert (Marginal(draws=3).fit(text, None).sample(np.array([1]))[0] == few).all()
+    share_of_pair = ((values[:, 0] == 0) & (values[:, 1] == 0)).mean()
+    assert share_of_pair == pytest.approx(shared[0] ** 2, abs=0.02)  # words are drawn independently
+    values_of_few_draws, weights = Marginal(draws=3).fit(text, None).sample(np.array([1]))
+    assert values_of_few_draws.shape == (3, 1) and weights == pytest.approx(np.full(3, 1 / 3))
+    assert (Marginal(draws=3).fit(text, None).sample(np.array([1]))[0] == values_of_few_draws).all()
 
 
 @pytest.mark.parametrize("setting", [{"draws": 0}, {"draws": 1.5}, {"seed": -1}])

@@ -137,10 +137,10 @@ def test_random_fallback_is_uniform_over_candidate_numbers_and_the_own_value():
     assert not any(codes[0, j] in dataset.candidates[j] for j in range(2))
     dataset = replace(dataset, test=replace(dataset.test, codes=codes))
     task = make_task(dataset, make_linear(dataset, bias=1e6), np.tile([1, 0], (4000, 1)), Access.LABEL)
-    drawn, counts = np.unique(Discrete().find(task).codes, axis=0, return_counts=True)
+    sampled_codes, counts = np.unique(Discrete().find(task).codes, axis=0, return_counts=True)
     sizes = [1 + len(dataset.candidates[j]) for j in range(2)]
-    assert len(drawn) == sizes[0] * sizes[1] - 1 and not (drawn == codes[0]).all(axis=1).any()
-    assert np.abs(counts / 4000 - 1 / len(drawn)).max() < 0.03
+    assert len(sampled_codes) == sizes[0] * sizes[1] - 1 and not (sampled_codes == codes[0]).all(axis=1).any()
+    assert np.abs(counts / 4000 - 1 / len(sampled_codes)).max() < 0.03
 
 
 def test_random_fallback_is_uniform_over_other_combinations():
@@ -149,9 +149,9 @@ def test_random_fallback_is_uniform_over_other_combinations():
     features = np.tile([0, 1], (6000, 1))
     counterfactuals = Discrete().find(make_task(dataset, model, features, Access.LABEL))
     own = dataset.test.codes @ [2, 1]
-    drawn = counterfactuals.codes @ [2, 1]
-    assert not counterfactuals.flipped.any() and (drawn != own).all()
-    shares = np.bincount((drawn - own) % 6, minlength=6)[1:] / 6000
+    combinations = counterfactuals.codes @ [2, 1]
+    assert not counterfactuals.flipped.any() and (combinations != own).all()
+    shares = np.bincount((combinations - own) % 6, minlength=6)[1:] / 6000
     assert np.abs(shares - 0.2).max() < 0.025
 
 

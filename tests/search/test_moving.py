@@ -208,12 +208,14 @@ def test_limit_exists_for_linear_models_only():
     assert Continuous().uses_distance and Discrete(pick="nearest").uses_distance and not Discrete().uses_distance
 
 
-def test_taken_counterfactuals_are_those_of_the_rows():
+def test_selected_counterfactuals_are_those_of_the_rows():
     dataset = make_dataset([3, 2], n=6)
     task = make_task(dataset, make_linear(dataset), choose_features(dataset, 1, 0), Access.GRADIENT)
     rows = np.array([4, 1])
     for search in (Continuous(restarts=2), Discrete()):
         counterfactuals = search.find(task)
-        taken = counterfactuals.take(rows)
+        selected = counterfactuals.take(rows)
         for name, array in vars(counterfactuals).items():
-            assert (getattr(taken, name) is None) if array is None else (getattr(taken, name) == array[rows]).all()
+            assert (
+                (getattr(selected, name) is None) if array is None else (getattr(selected, name) == array[rows]).all()
+            )

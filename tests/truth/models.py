@@ -8,22 +8,20 @@ from cfeval_cli.core import HasReadFeatures, Probabilistic, Rows
 from cfeval_cli.model.tree import TreeModel
 
 
-class Twisted(Probabilistic):
-    """Any function from codes to P(1|x), of which nothing else is known; or another model without what it knows."""
+class CodeFunctionModel(Probabilistic):
+    """A black box with P(1|x) from a function of codes."""
 
-    def __init__(self, positive, reads=None):
-        self.positive_of, self.reading = positive, reads
-
-    @staticmethod
-    def of(model):
-        return _Hidden(model)
+    def __init__(self, compute_positive):
+        self.compute_positive = compute_positive
 
     def predict_proba(self, codes):
-        positive = self.positive_of(codes)
+        positive = self.compute_positive(codes)
         return np.stack([-positive if (positive < 0).any() or (positive > 1).any() else 1 - positive, positive], axis=1)
 
 
-class _Hidden(Probabilistic, HasReadFeatures):
+class PredictionsOnlyModel(Probabilistic, HasReadFeatures):
+    """Another model without its abilities, except for the features that it reads."""
+
     def __init__(self, model):
         self.model = model
 
@@ -34,8 +32,8 @@ class _Hidden(Probabilistic, HasReadFeatures):
         return self.model.get_used_features()
 
 
-def random_tree(dataset, seed, splits=6, classes=2):
-    """A tree of random tests, some of the same feature again, with random leaves."""
+def make_random_tree(dataset, seed, splits=6, classes=2):
+    """Return a tree of random tests, possibly with repeated features, and random leaves."""
     rng = np.random.default_rng(seed)
     sizes = np.array([len(feature.values) for feature in dataset.features])
     feature, remaining, right, tests = [-1], [0], [0], [np.zeros(sizes.max(), dtype=bool)]
@@ -52,8 +50,8 @@ def random_tree(dataset, seed, splits=6, classes=2):
     return TreeModel(np.array(feature), np.array(remaining), np.array(right), np.array(tests), sizes, result)
 
 
-def asked(dataset, model):
-    """All test instances with what a model says of them."""
+def predict_test_rows(dataset, model):
+    """Return all test instances with the predictions of a model."""
     codes = dataset.test.codes
     result = model.predict_proba(codes)
     labels = result.argmax(axis=1)

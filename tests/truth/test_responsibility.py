@@ -16,7 +16,7 @@ from cfeval_cli.truth.alternatives import count_alternatives
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.responsibility import Responsibility
 from tests.problems import add_constraints, is_permitted, make_dataset, make_mixed, make_text, open_client
-from tests.truth.models import Twisted, asked, random_tree
+from tests.truth.models import PredictionsOnlyModel, make_random_tree, predict_test_rows
 
 
 def choices(dataset, row, j):
@@ -27,7 +27,7 @@ def choices(dataset, row, j):
 
 
 def can_flip(dataset, model, row, label, subset):
-    """Whether giving all of some features other values can change the class."""
+    """Return whether other values of all features of a subset can change the class."""
     for values in product(*(choices(dataset, row, j) for j in subset)):
         other = row.copy()
         other[list(subset)] = values
@@ -36,13 +36,15 @@ def can_flip(dataset, model, row, label, subset):
     return False
 
 
-def written_out(dataset, model, row, label, most):
-    """1 / size of the smallest set with each feature that flips while no part of it does."""
+def compute_responsibility_by_search(dataset, model, row, label, max_size):
+    """Return 1 / size of the smallest minimal flipping set with each feature, or 0."""
     width = len(row)
-    all_settings = chain.from_iterable(combinations(range(width), size) for size in range(1, most + 1))
-    flipping = [set(subset) for subset in all_settings if can_flip(dataset, model, row, label, subset)]
-    minimal = [first for first in flipping if not any(other < first for other in flipping)]
-    return [max((1 / len(first) for first in minimal if j in first), default=0.0) for j in range(width)]
+    subsets = chain.from_iterable(combinations(range(width), size) for size in range(1, max_size + 1))
+    flipping = [set(subset) for subset in subsets if can_flip(dataset, model, row, label, subset)]
+    minimal = [minimal_set for minimal_set in flipping if not any(other < minimal_set for other in flipping)]
+    return [
+        max((1 / len(minimal_set) for minimal_set in minimal if j in minimal_set), default=0.0) for j in range(width)
+    ]
 
 
 @given(st.integers(0, 10_000))
@@ -50,28 +52,30 @@ def test_responsibility_equals_the_search_over_all_sets(seed):
     dataset = make_mixed(seed, n=4, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=3)
     if seed % 3:
         dataset = add_constraints(dataset, seed)
-    model = random_tree(dataset, seed, classes=2 + seed % 2)
-    rows = asked(dataset, model)
+    model = make_random_tree(dataset, seed, classes=2 + seed % 2)
+    rows = predict_test_rows(dataset, model)
     result = Responsibility().estimate(dataset, open_client(model), rows)
     assert result.method == "exact" and result.error is None
-    pairs = Responsibility().estimate(dataset, open_client(Twisted.of(model)), rows)
-    enough = int(dataset.is_changeable.sum())
-    assert pairs.method == ("searched up to sets of two" if enough > 2 else "exact")
-    assert (pairs.error is None) == (enough <= 2) and (pairs.error is None or np.isnan(pairs.error).all())
-    # Where nothing may change there is nothing to try.
+    pairs = Responsibility().estimate(dataset, open_client(PredictionsOnlyModel(model)), rows)
+    n_changeable = int(dataset.is_changeable.sum())
+    assert pairs.method == ("searched up to sets of two" if n_changeable > 2 else "exact")
+    assert (pairs.error is None) == (n_changeable <= 2) and (pairs.error is None or np.isnan(pairs.error).all())
+    # A dataset without changeable features has no alternatives.
     single = Responsibility(budget=max(1, count_alternatives(dataset))).estimate(
-        dataset, open_client(Twisted.of(model)), rows
+        dataset, open_client(PredictionsOnlyModel(model)), rows
     )
-    assert single.method == "searched single features only" or enough < 2
+    assert single.method == "searched single features only" or n_changeable < 2
     for i in range(2):
         row, label = rows.codes[i], rows.labels[i]
         assert result.importance[i].tolist() == pytest.approx(
-            written_out(dataset, model, row, label, dataset.n_features)
+            compute_responsibility_by_search(dataset, model, row, label, dataset.n_features)
         )
-        assert pairs.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, 2))
-        assert single.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, 1)) or (
-            dataset.is_changeable.sum() < 2
+        assert pairs.importance[i].tolist() == pytest.approx(
+            compute_responsibility_by_search(dataset, model, row, label, 2)
         )
+        assert single.importance[i].tolist() == pytest.approx(
+            compute_responsibility_by_search(dataset, model, row, label, 1)
+        ) or (dataset.is_changeable.sum() < 2)
 
 
 @given(st.integers(0, 10_000))
@@ -79,8 +83,8 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
     dataset = make_mixed(seed, n=5, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=4)
     if seed % 3:
         dataset = add_constraints(dataset, seed)
-    model = random_tree(dataset, seed, classes=2 + seed % 2)
-    rows = asked(dataset, model)
+    model = make_random_tree(dataset, seed, classes=2 + seed % 2)
+    rows = predict_test_rows(dataset, model)
     result = Contrast().compute_importance(dataset, open_client(model), rows)
     for i, row in enumerate(rows.codes):
         for j in range(dataset.n_features):
@@ -95,15 +99,15 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
 def test_features_that_may_not_change_have_no_value():
     dataset = make_dataset([3, 2, 2], n=6)
     fixed = replace(dataset, features=tuple(replace(first, allowed_change="none") for first in dataset.features))
-    model = random_tree(fixed, 3)
-    rows = asked(fixed, model)
-    for hidden in (model, Twisted.of(model)):
+    model = make_random_tree(fixed, 3)
+    rows = predict_test_rows(fixed, model)
+    for hidden in (model, PredictionsOnlyModel(model)):
         assert not Responsibility().compute_importance(fixed, open_client(hidden), rows).any()
         assert not Contrast().compute_importance(fixed, open_client(hidden), rows).any()
 
 
 def test_labels_are_enough_for_responsibility():
-    class Labels(Classifier):
+    class TreeWithoutProbabilities(Classifier):
         def __init__(self, model):
             self.model = model
 
@@ -111,11 +115,11 @@ def test_labels_are_enough_for_responsibility():
             return self.model.predict_proba(codes).argmax(axis=1)
 
     dataset = make_dataset([3, 2, 2, 3], n=8, seed=4)
-    model = random_tree(dataset, 8)
-    rows = asked(dataset, model)
-    own_values = Responsibility().compute_importance(dataset, open_client(Labels(model)), rows)
+    model = make_random_tree(dataset, 8)
+    rows = predict_test_rows(dataset, model)
+    own_values = Responsibility().compute_importance(dataset, open_client(TreeWithoutProbabilities(model)), rows)
     assert np.array_equal(
-        own_values, Responsibility().compute_importance(dataset, open_client(Twisted.of(model)), rows)
+        own_values, Responsibility().compute_importance(dataset, open_client(PredictionsOnlyModel(model)), rows)
     )
 
 
@@ -129,8 +133,8 @@ def test_reason_for_data_with_more_alternatives_than_the_budget():
     assert Responsibility(budget=8).not_applicable_reason(ModelSpec(dataset, TreeModel)) is None
     assert "probabilities" in Contrast().not_applicable_reason(ModelSpec(dataset, LabelModel))
     assert Responsibility().not_applicable_reason(ModelSpec(dataset, LabelModel)) is None
-    long = make_text(width=40, words=2000)
-    assert "needs 79,960 model evaluations" in Contrast().not_applicable_reason(ModelSpec(long, BlackBox))
+    text = make_text(width=40, words=2000)
+    assert "needs 79,960 model evaluations" in Contrast().not_applicable_reason(ModelSpec(text, BlackBox))
     for kind in (Contrast, Responsibility):
         with pytest.raises(ValueError, match="budget"):
             kind(budget=0)

@@ -14,11 +14,11 @@ from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth import shapley
 from cfeval_cli.truth.shapley import Shapley, compute_coalition_values, compute_tree_values
 from tests.problems import draw_linear, make_dataset, make_mixed, make_rows, make_text, open_client
-from tests.truth.models import Twisted, asked, random_tree
+from tests.truth.models import CodeFunctionModel, PredictionsOnlyModel, make_random_tree, predict_test_rows
 
 
-def written_out(model, background, row, label):
-    """The mean, over all orders and all rows of a background, of what each feature adds when it becomes known."""
+def compute_values_by_orders(model, background, row, label):
+    """Return the mean contribution of each feature over all orders and all background rows."""
     width = len(row)
     total = np.zeros(width)
     orders = list(permutations(range(width)))
@@ -37,36 +37,36 @@ def written_out(model, background, row, label):
 @pytest.mark.parametrize("seed", range(4))
 def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
     dataset = make_mixed(seed, n=5, categories=2, numbers=2, missing=0.2 * (seed % 2))
-    model = random_tree(dataset, seed, classes=2 + seed % 2)
-    rows = asked(dataset, model)
+    model = make_random_tree(dataset, seed, classes=2 + seed % 2)
+    rows = predict_test_rows(dataset, model)
     by_leaf = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     by_coalition = compute_coalition_values(
         open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows
     )
     for i in range(2):
-        requested_columns = written_out(model, dataset.train.codes, rows.codes[i], rows.labels[i])
-        assert by_leaf[i] == pytest.approx(requested_columns, abs=1e-12)
-        assert by_coalition[i] == pytest.approx(requested_columns, abs=1e-12)
+        expected = compute_values_by_orders(model, dataset.train.codes, rows.codes[i], rows.labels[i])
+        assert by_leaf[i] == pytest.approx(expected, abs=1e-12)
+        assert by_coalition[i] == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.integers(0, 10_000))
 def test_leaves_and_coalitions_agree(seed):
     dataset = make_mixed(seed, n=12, categories=2, numbers=3, missing=0.1 * (seed % 3))
-    model = random_tree(dataset, seed, classes=2 + seed % 3)
-    rows = asked(dataset, model)
+    model = make_random_tree(dataset, seed, classes=2 + seed % 3)
+    rows = predict_test_rows(dataset, model)
     by_leaf = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     by_coalition = compute_coalition_values(
         open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows
     )
     assert by_leaf == pytest.approx(by_coalition, abs=1e-12)
-    # what all features add together is what tells the prediction from the usual one
+    # values sum to the difference of the prediction from the mean prediction
     of = np.arange(len(rows)), rows.labels
-    usual = model.predict_proba(dataset.train.codes).mean(axis=0)
-    assert by_leaf.sum(axis=1) == pytest.approx(model.predict_proba(rows.codes)[of] - usual[rows.labels])
+    mean_probability = model.predict_proba(dataset.train.codes).mean(axis=0)
+    assert by_leaf.sum(axis=1) == pytest.approx(model.predict_proba(rows.codes)[of] - mean_probability[rows.labels])
 
 
 def test_values_of_a_tree_equal_the_package_shap():
-    """The same scikit-learn tree: interventional values of columns, of which each is one feature here."""
+    """Compare interventional values of the same tree; every column is one feature."""
     shap = pytest.importorskip("shap")
     from sklearn.tree import DecisionTreeClassifier
 
@@ -76,20 +76,20 @@ def test_values_of_a_tree_equal_the_package_shap():
     dataset = make_mixed(3, n=80, categories=0, numbers=4)
     encoder = make_table_encoder(dataset, onehot=True, scale=False, fill=True, max_categories=None)
     train = encoder.transform(dataset.train.codes)
-    grown = DecisionTreeClassifier(max_depth=5, random_state=0).fit(train, dataset.train.labels)
-    model = compile_tree(grown, encoder, dataset, np.arange(dataset.n_features))
-    rows = asked(dataset, model)
+    tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(train, dataset.train.labels)
+    model = compile_tree(tree, encoder, dataset, np.arange(dataset.n_features))
+    rows = predict_test_rows(dataset, model)
     own_values = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
-    explainer = shap.TreeExplainer(grown, train, feature_perturbation="interventional", model_output="probability")
+    explainer = shap.TreeExplainer(tree, train, feature_perturbation="interventional", model_output="probability")
     package_values = explainer.shap_values(encoder.transform(rows.codes), check_additivity=False)
     assert own_values == pytest.approx(package_values[np.arange(len(rows)), :, rows.labels], abs=1e-6)
-    overrides = dataset.train.codes[:20]
+    background = dataset.train.codes[:20]
     exact = shap.explainers.Exact(
-        lambda x: grown.predict_proba(x)[:, 1], shap.maskers.Independent(encoder.transform(overrides), max_samples=20)
+        lambda x: tree.predict_proba(x)[:, 1], shap.maskers.Independent(encoder.transform(background), max_samples=20)
     )
     output = exact(encoder.transform(rows.codes[:3])).values
     sign = np.where(rows.labels[:3] == 1, 1, -1)[:, None]
-    assert compute_tree_values(model.get_leaves(), overrides, rows)[:3] == pytest.approx(sign * output, abs=1e-9)
+    assert compute_tree_values(model.get_leaves(), background, rows)[:3] == pytest.approx(sign * output, abs=1e-9)
 
 
 def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
@@ -100,9 +100,12 @@ def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
     client = open_client(model)
     effects = client.compute_effects(rows.codes, rows.labels) - client.compute_mean_effects()[rows.labels]
     assert np.array_equal(result.importance, effects) and result.error is None
-    # the Shapley value of the logit, by all coalitions: a logit is asked for as if it were a probability
+    # the Shapley value of the logit, by all coalitions: the model returns a logit as its probability
     values = compute_coalition_values(
-        open_client(Twisted(lambda codes: model.compute_logits(codes))), dataset.train.codes, np.arange(3), rows
+        open_client(CodeFunctionModel(lambda codes: model.compute_logits(codes))),
+        dataset.train.codes,
+        np.arange(3),
+        rows,
     )
     assert result.importance == pytest.approx(values)
     spec = ModelSpec(dataset, LinearModel)
@@ -111,28 +114,22 @@ def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
 
 def test_few_features_are_exact_unless_the_budget_is_too_small():
     dataset = make_dataset([3, 2, 3], n=30, seed=2)
-    model = random_tree(dataset, 5)
-    rows = asked(dataset, model)
-    requested_columns = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
-    black = Twisted.of(model)
-    exact = Shapley().estimate(dataset, open_client(black), rows)
-    assert (
-        exact.error is None
-        and exact.method.startswith("exact")
-        and exact.importance == pytest.approx(requested_columns)
-    )
-    sampled = Shapley(budget=10).estimate(dataset, open_client(black), rows)
+    model = make_random_tree(dataset, 5)
+    rows = predict_test_rows(dataset, model)
+    expected = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
+    black_box = PredictionsOnlyModel(model)
+    exact = Shapley().estimate(dataset, open_client(black_box), rows)
+    assert exact.error is None and exact.method.startswith("exact") and exact.importance == pytest.approx(expected)
+    sampled = Shapley(budget=10).estimate(dataset, open_client(black_box), rows)
     assert sampled.error.shape == (len(rows),) and sampled.method.startswith("sampled")
-    assert np.abs(sampled.importance - requested_columns).max() <= 1.0 and not np.array_equal(
-        sampled.importance, requested_columns
-    )
+    assert np.abs(sampled.importance - expected).max() <= 1.0 and not np.array_equal(sampled.importance, expected)
 
 
 @pytest.mark.parametrize("error", [0.05, 0.01])
 def test_sampling_stops_at_the_standard_error_or_the_budget(error):
     dataset = make_mixed(4, n=40, categories=1, numbers=5)
-    model = Twisted.of(random_tree(dataset, 4))
-    rows = asked(dataset, model)
+    model = PredictionsOnlyModel(make_random_tree(dataset, 4))
+    rows = predict_test_rows(dataset, model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapley, "_MAX_EXACT_FEATURES", 0)
         result = Shapley(error=error, budget=200_000 if error == 0.05 else 300).estimate(
@@ -142,17 +139,17 @@ def test_sampling_stops_at_the_standard_error_or_the_budget(error):
             assert (result.error <= error).all()
         else:
             assert (result.error > error).any()  # and it is told
-        counted = open_client(model)
-        Shapley(error=1e-9, budget=2_000).estimate(dataset, counted, rows)
-    rounds = 10  # in each of which the row itself is asked about once more
-    assert counted._ledger.rows[LedgerKey("test")] <= len(rows) * (2_000 + rounds)
+        client = open_client(model)
+        Shapley(error=1e-9, budget=2_000).estimate(dataset, client, rows)
+    rounds = 10  # each round evaluates the row itself once more
+    assert client._ledger.rows[LedgerKey("test")] <= len(rows) * (2_000 + rounds)
 
 
 def test_sampled_values_do_not_depend_on_the_other_instances(monkeypatch):
     monkeypatch.setattr(shapley, "_MAX_EXACT_FEATURES", 0)
     dataset = make_mixed(6, n=30, categories=1, numbers=4)
-    model = Twisted.of(random_tree(dataset, 6))
-    rows = asked(dataset, model)
+    model = PredictionsOnlyModel(make_random_tree(dataset, 6))
+    rows = predict_test_rows(dataset, model)
     truth = Shapley(budget=200, seed=3)
     result_of_all = truth.estimate(dataset, open_client(model), rows)
     part = truth.estimate(dataset, open_client(model), rows.take(np.array([7, 2])))
@@ -169,11 +166,11 @@ def test_confidence_intervals_of_sampled_values_have_the_nominal_coverage():
     covered, all_of_them = 0, 0
     for seed in range(60):
         dataset = make_mixed(seed, n=40, categories=2, numbers=4)
-        model = random_tree(dataset, seed)
-        rows = asked(dataset, model).take(slice(0, 10))
+        model = make_random_tree(dataset, seed)
+        rows = predict_test_rows(dataset, model).take(slice(0, 10))
         exact = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
         values, errors = Shapley(error=0.02, seed=seed)._estimate(
-            open_client(Twisted.of(model)), dataset.train.codes, np.arange(dataset.n_features), rows
+            open_client(PredictionsOnlyModel(model)), dataset.train.codes, np.arange(dataset.n_features), rows
         )
         moves = errors > 0
         covered += (np.abs(values - exact) <= 1.96 * errors)[moves].sum()
@@ -185,16 +182,16 @@ def test_confidence_intervals_of_sampled_values_have_the_nominal_coverage():
 def test_unread_features_have_no_value_and_cost_no_evaluations():
     dataset = make_mixed(2, n=30, categories=2, numbers=3)
     model = Tree(min_leaf=2, blind=[dataset.features[0].name, dataset.features[3].name]).fit(dataset, 0)
-    black = Twisted.of(model)
-    rows = asked(dataset, model)
-    result = Shapley(budget=10**6).estimate(dataset, open_client(black), rows)
+    black_box = PredictionsOnlyModel(model)
+    rows = predict_test_rows(dataset, model)
+    result = Shapley(budget=10**6).estimate(dataset, open_client(black_box), rows)
     assert result.importance == pytest.approx(compute_tree_values(model.get_leaves(), dataset.train.codes, rows))
     assert not result.importance[:, [0, 3]].any()
 
 
 def test_constant_models_and_single_features():
     dataset = make_dataset([3], n=10)
-    constant = Twisted(lambda codes: np.full(len(codes), 0.3))
+    constant = CodeFunctionModel(lambda codes: np.full(len(codes), 0.3))
     rows = Rows(dataset.test.ids, dataset.test.codes, np.zeros(10, dtype=np.int64))
     for truth in (Shapley(), Shapley(budget=1)):
         result = truth.estimate(dataset, open_client(constant), rows)

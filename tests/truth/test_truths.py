@@ -109,14 +109,16 @@ def test_questions_and_identifiability_are_declared():
 
 
 def test_reason_for_models_without_effects_or_embeddings():
-    class Black(Probabilistic):
+    class ModelWithoutEffects(Probabilistic):
         def predict_proba(self, codes):
             raise AssertionError
 
     dataset = make_dataset([3, 2])
     for name, truth in TRUTHS.items():
         assert truth.access is Access.WHITE_BOX and truth.not_applicable_reason(ModelSpec(dataset, LinearModel)) is None
-        reason = truth.not_applicable_reason(ModelSpec(dataset, Black))
+        reason = truth.not_applicable_reason(ModelSpec(dataset, ModelWithoutEffects))
         assert reason is None if name in ("shapley", "contrast") else "a sum of effects" in reason
-        sums = truth.not_applicable_reason(ModelSpec(dataset, AdditiveModel))  # which have no embeddings
-        assert "embeddings" in sums if truth.arbitrary else sums is None
+        reason_of_additive_model = truth.not_applicable_reason(
+            ModelSpec(dataset, AdditiveModel)
+        )  # additive models have no embeddings
+        assert "embeddings" in reason_of_additive_model if truth.arbitrary else reason_of_additive_model is None

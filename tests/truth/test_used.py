@@ -5,14 +5,14 @@ from cfeval_cli.model.external import ProbabilityModel
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth.used import UsedFeatures
 from tests.problems import make_dataset, open_client
-from tests.truth.models import asked
+from tests.truth.models import predict_test_rows
 
 
 def test_features_left_out_of_training_are_not_used():
     dataset = make_dataset([3, 3, 3, 3], n=40, seed=1)
     settings = Tree(blind=["f1"], min_leaf=1)
     model = settings.fit(dataset, 0)
-    result = UsedFeatures().compute_importance(dataset, open_client(model), asked(dataset, model))
+    result = UsedFeatures().compute_importance(dataset, open_client(model), predict_test_rows(dataset, model))
     assert result.shape == (40, 4) and np.array_equal(result, np.tile(model.get_used_features().astype(float), (40, 1)))
     assert not result[:, 1].any() and UsedFeatures().question == "either"
     assert (

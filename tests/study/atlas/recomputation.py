@@ -1,4 +1,4 @@
-"""Recomputes the rows and means of an atlas from run folders, by loops and without any code of cfeval.
+"""Recompute the rows and means of an atlas from run folders, by loops and without any code of cfeval.
 
 python tests/study/atlas/recomputation.py ATLAS.parquet RUNS…
 """
@@ -19,7 +19,7 @@ TEXT_COLUMNS = [
 
 
 def rank(values):
-    """The rank of each value, the lowest first; neighbours that differ by rounding errors only share a rank."""
+    """Return the rank of each value, the lowest first; neighbours that differ by rounding errors only share a rank."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     ranks, current = [0] * len(values), 0
     for low, high in pairwise(order):
@@ -29,12 +29,12 @@ def rank(values):
 
 
 def sign(first, second):
-    """1, -1 or 0 if the first value is larger, smaller or equal."""
+    """Return 1, -1 or 0 if the first value is larger, smaller or equal."""
     return (first > second) - (first < second)
 
 
 def compute_tau(values, truth):
-    """Kendall's τ of two lists; a tied pair counts 0."""
+    """Return Kendall's τ of two lists; a tied pair counts 0."""
     pairs = [(i, j) for i in range(len(values)) for j in range(i)]
     if not pairs:
         return math.nan
@@ -43,13 +43,13 @@ def compute_tau(values, truth):
 
 
 def compute_median(values):
-    """The middle value, or the mean of the two in the middle."""
+    """Return the middle value, or the mean of the two in the middle."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def recompute_run(folder):
-    """The rows of one run by key: the four τ, and the diagnosticity from the scores of single instances."""
+    """Return the rows of one run by key: the four τ, and the diagnosticity from the scores of single instances."""
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     metrics = pd.read_csv(
         folder / "metrics.csv",
@@ -93,7 +93,7 @@ def recompute_run(folder):
 
 
 def read_instance_scores(folder):
-    """The score of each explainer, by metric and variant and by instance."""
+    """Return the score of each explainer, by metric and variant and by instance."""
     by_instance = defaultdict(lambda: defaultdict(dict))
     scores = pd.read_parquet(folder / "scores.parquet")
     scores = scores[scores["common"]]
@@ -107,7 +107,7 @@ def read_instance_scores(folder):
 
 
 def compute_diagnosticity(scores, truth, names, better):
-    """How often the more faithful of two explanations of one instance is preferred; ties count half."""
+    """Return how often the more faithful of two explanations of an instance is preferred; ties count half."""
     n_preferred = n_ordered = 0
     direction = -1 if better == "lower" else 1
     for instance, by_explainer in scores.items():
@@ -124,7 +124,7 @@ def compute_diagnosticity(scores, truth, names, better):
 
 
 def compute_nested_mean(rows, depth=0):
-    """The mean over data sets of means over judges, over truths, over seeds, of (key, value) pairs."""
+    """Return the mean over data sets of means over judges, over truths, over seeds, of (key, value) pairs."""
     if depth == 4:
         return sum(value for _, value in rows) / len(rows)
     groups = defaultdict(list)
@@ -134,7 +134,7 @@ def compute_nested_mean(rows, depth=0):
 
 
 def compare(atlas, folders):
-    """The differences between the file and the folders, in words, and the means by question and metric."""
+    """Return the differences between the file and the folders, in words, and the means by question and metric."""
     rows = {}
     for folder in folders:
         rows |= recompute_run(folder)

@@ -68,5 +68,5 @@ def test_equal_metrics_and_few_data_sets_are_inconclusive():
     claims = check_by_name(AtlasSummary(make_atlas(0.02, metrics=equal_metrics)))
     assert claims["two questions"].verdict == INCONCLUSIVE
     assert claims["no metric is reliable, change"].verdict == HOLDS
-    few = check_claims(AtlasSummary(make_atlas(sets=("pima", "heloc"))))
-    assert {claim.verdict for claim in few} == {INCONCLUSIVE}
+    claims_of_few_data_sets = check_claims(AtlasSummary(make_atlas(sets=("pima", "heloc"))))
+    assert {claim.verdict for claim in claims_of_few_data_sets} == {INCONCLUSIVE}

@@ -69,8 +69,10 @@ def test_cells_are_means_over_seeds(written):
         if all(cells["names"][column[name]][row[column[name]]] == value for name, value in key.items())
     ]  # fmt: skip
     rows = summary.rows
-    same = rows[(rows["data"] == "pima") & (rows["judge"] == "Tree") & (rows["truth"] == "contrast") & (rows["k"] == 3)]
-    expected = same[same["title"] == "c (label)"]["tau_without_controls"]
+    rows_of_cell = rows[
+        (rows["data"] == "pima") & (rows["judge"] == "Tree") & (rows["truth"] == "contrast") & (rows["k"] == 3)
+    ]
+    expected = rows_of_cell[rows_of_cell["title"] == "c (label)"]["tau_without_controls"]
     assert len(selected) == 1 and selected[0][6] == pytest.approx(expected.mean(), abs=1e-3)
     assert selected[0][-1] == 3
     json.dumps(cells, allow_nan=False)
@@ -94,13 +96,13 @@ def test_forest_has_a_line_for_each_compared_metric(written):
 
 
 def test_insufficient_evidence_is_inconclusive():
-    few = AtlasSummary(make_atlas(sets=("pima", "heloc"), seeds=(0,)))
-    assert [line.text.startswith("Inconclusive: at least 3") for line in write_headlines(few)] == [True, True]
+    summary = AtlasSummary(make_atlas(sets=("pima", "heloc"), seeds=(0,)))
+    assert [line.text.startswith("Inconclusive: at least 3") for line in write_headlines(summary)] == [True, True]
     no_signal = {pair: (block, 0.0, 0.0) for pair, (block, *_) in METRICS.items()}
     noise = AtlasSummary(make_atlas(0.6, metrics=no_signal))
     assert all(line.text.startswith("Inconclusive: no metric") for line in write_headlines(noise))
     with pytest.raises(UserError, match="is inconclusive for contribution"):
-        write_rule(few)
+        write_rule(summary)
 
 
 def test_rule_lists_best_metric_first_and_its_source():

@@ -47,9 +47,9 @@ def test_recomputation_imports_nothing_of_cfeval():
 
 
 def test_recomputation_detects_a_wrong_value(judge_runs, atlas, tmp_path):
-    wrong = atlas.rows.copy()
-    wrong.loc[3, "tau_without_controls"] = 0.123
-    write_atlas(Atlas(wrong), tmp_path / "atlas.parquet")
+    changed_rows = atlas.rows.copy()
+    changed_rows.loc[3, "tau_without_controls"] = 0.123
+    write_atlas(Atlas(changed_rows), tmp_path / "atlas.parquet")
     assert len(recomputation.compare(tmp_path / "atlas.parquet", judge_runs)[0]) == 1
     assert (
         len(recomputation.compare(tmp_path / "atlas.parquet", judge_runs[:1])[0])

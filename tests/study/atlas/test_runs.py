@@ -25,23 +25,23 @@ def test_runs_with_a_later_k_come_after_those_whose_cache_they_use():
 
 
 def test_durations_are_estimated_by_share_of_instances_and_cores():
-    known, unknown = AtlasRun("pima", "atlas_tree", 0, 1), AtlasRun("nowhere", "atlas_nobody", 0, 1)
-    assert known.estimate_seconds(1.0) > AtlasRun("pima", "atlas_tree", 0, 3).estimate_seconds(1.0) > 0
-    assert unknown.estimate_seconds(1.0) > 0
-    expected = (known.estimate_seconds(1.0) + unknown.estimate_seconds(1.0)) / 4
-    assert estimate_seconds([known, unknown], 0.5, 2) == expected
+    measured_run, unmeasured_run = AtlasRun("pima", "atlas_tree", 0, 1), AtlasRun("nowhere", "atlas_nobody", 0, 1)
+    assert measured_run.estimate_seconds(1.0) > AtlasRun("pima", "atlas_tree", 0, 3).estimate_seconds(1.0) > 0
+    assert unmeasured_run.estimate_seconds(1.0) > 0
+    expected = (measured_run.estimate_seconds(1.0) + unmeasured_run.estimate_seconds(1.0)) / 4
+    assert estimate_seconds([measured_run, unmeasured_run], 0.5, 2) == expected
     assert [format_duration(seconds) for seconds in (3, 600, 9000)] == ["a minute", "10 min", "2.5 h"]
 
 
 def test_progress_is_read_from_folders(tmp_path):
     runs = list_runs(["pima"], ["atlas_tree"], [0, 1, 2, 3], [1])
     write_record(tmp_path, runs[0])
-    now = [100.0]
-    progress = AtlasProgress(runs, tmp_path, 1.0, 1, lambda: now[0])
+    clock = [100.0]
+    progress = AtlasProgress(runs, tmp_path, 1.0, 1, lambda: clock[0])
     assert progress.n_complete == 1 and not progress.update()
     write_record(tmp_path, runs[1])
     write_record(tmp_path, runs[2], "failed")
-    now[0] += 600  # one of three pending runs took ten minutes
+    clock[0] += 600  # one of three pending runs took ten minutes
     estimate = runs[0].estimate_seconds(1.0)
     pending = format_duration(2 * estimate * (600 + 0.15 * estimate) / (1.15 * estimate))
     assert progress.update() and progress.describe() == f"2 of 4 runs, about {pending} left"
@@ -50,17 +50,19 @@ def test_progress_is_read_from_folders(tmp_path):
 
 def test_estimate_of_remaining_time_is_robust_to_one_slow_run(tmp_path):
     runs = list_runs(["pima"], ["atlas_tree"], range(100), [1])
-    now = [0.0]
-    progress = AtlasProgress(runs, tmp_path, 1.0, 1, lambda: now[0])
-    total, one = estimate_seconds(runs, 1.0, 1), runs[0].estimate_seconds(1.0)
-    now[0] += 10 * one
+    clock = [0.0]
+    progress = AtlasProgress(runs, tmp_path, 1.0, 1, lambda: clock[0])
+    total, seconds_per_run = estimate_seconds(runs, 1.0, 1), runs[0].estimate_seconds(1.0)
+    clock[0] += 10 * seconds_per_run
     write_record(tmp_path, runs[0])
     assert progress.update()
-    pending = format_duration(99 * one * (10 * one + total / 20) / (one + total / 20))
+    pending = format_duration(
+        99 * seconds_per_run * (10 * seconds_per_run + total / 20) / (seconds_per_run + total / 20)
+    )
     assert progress.describe().endswith(f"about {pending} left")
     for run in runs[1:50]:
         write_record(tmp_path, run)
-    now[0] = 10 * total / 2  # each of them was as slow
+    clock[0] = 10 * total / 2  # each run was as slow
     assert progress.update()
     assert progress.describe().endswith(f"about {format_duration(total / 2 * 5.05 / 0.55)} left")
 

@@ -79,8 +79,8 @@ def test_lead_of_circular_metric_is_not_significant(summary):
 
 
 def test_few_data_sets_and_noise_are_inconclusive():
-    few = AtlasSummary(make_atlas(sets=("pima", "heloc"))).questions[0]
-    assert few.best is None and not few.is_conclusive and few.differences == {}
+    few_data_sets = AtlasSummary(make_atlas(sets=("pima", "heloc"))).questions[0]
+    assert few_data_sets.best is None and not few_data_sets.is_conclusive and few_data_sets.differences == {}
     no_signal = {pair: (block, 0.0, 0.0) for pair, (block, *_) in METRICS.items()}
     assert not AtlasSummary(make_atlas(0.6, metrics=no_signal)).questions[0].is_conclusive
 
@@ -95,8 +95,8 @@ def test_metric_with_missing_cells_is_not_compared(summary):
 
 def test_differences_are_computed_within_run_and_truth(summary):
     rows = summary.rows[summary.rows["question"] == "change"]
-    pairs, others = [("c", "label"), ("c_soft", "probability")], [("dfr", "marginal")]
-    differences = compute_differences(pivot_runs(rows, LEADING_TAU), pairs, others, LEADING_TAU)
+    pairs, other_metrics = [("c", "label"), ("c_soft", "probability")], [("dfr", "marginal")]
+    differences = compute_differences(pivot_runs(rows, LEADING_TAU), pairs, other_metrics, LEADING_TAU)
     line = differences.iloc[5]
     of_run = rows[
         (rows[["data", "judge", "truth", "seed", "k"]] == line[["data", "judge", "truth", "seed", "k"]]).all(axis=1)

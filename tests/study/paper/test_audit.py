@@ -208,8 +208,10 @@ class Sheet:
             self.add(**row)
         return ranks
 
-    def text(self, dataset, metric, variant, printed, value=None, **more):
-        self.add(table="text", dataset=dataset, metric=metric, variant=variant, printed=printed, value=value, **more)
+    def text(self, dataset, metric, variant, printed, value=None, **other_columns):
+        self.add(
+            table="text", dataset=dataset, metric=metric, variant=variant, printed=printed, value=value, **other_columns
+        )
         if value is not None:
             self.rows[-1]["corrected"] = value
 

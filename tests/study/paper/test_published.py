@@ -101,8 +101,8 @@ def test_row_labels_equal_the_source(frame, source):
     for table in ("1", "2"):
         labels = frame[frame["table"] == table].drop_duplicates("line")["row"]
         for label, row in zip(labels, parse_tables(source)[int(table) - 1], strict=True):
-            name, _, rest = label.partition(" ")
-            expected = " ".join([tex.get(name, name), *([rest] if rest else [])])
+            name, _, variant = label.partition(" ")
+            expected = " ".join([tex.get(name, name), *([variant] if variant else [])])
             assert re.sub(r"\s*\$\\(up|down)arrow\$", "", row[0]).strip() == expected
 
 

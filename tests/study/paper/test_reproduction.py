@@ -148,9 +148,12 @@ def test_tau_without_controls_over_seeds():
     for title, (metric, *variants) in metrics.items():
         row = f"| {title} |"
         for name, variant in zip(("table1_adults", "table1_movie_reviews"), variants, strict=True):
-            both, less = (seeds.loc[name, metric, variant, subset] for subset in ("all", "without_controls"))
-            row += f" {both['mean']:.2f}{marks[both['not_identifiable']]} |"
-            row += f" {less['mean']:.2f}{marks[less['not_identifiable']]} [{less['low']:.2f}, {less['high']:.2f}] |"
+            with_controls, without_controls = (
+                seeds.loc[name, metric, variant, subset] for subset in ("all", "without_controls")
+            )
+            row += f" {with_controls['mean']:.2f}{marks[with_controls['not_identifiable']]} |"
+            row += f" {without_controls['mean']:.2f}{marks[without_controls['not_identifiable']]}"
+            row += f" [{without_controls['low']:.2f}, {without_controls['high']:.2f}] |"
         assert row in PAGE, row
     assert (seeds["p_holm"] > 0.05).all() and "No metric differs significantly from chance" in PAGE
 
@@ -161,16 +164,17 @@ def test_table_of_one_trained_model_equals_its_file():
 
 def check_rows(table):
     """Compare the table of one trained model with rows of correlations.csv."""
-    shown = re.findall(r"^\| (.*?) [↑↓] \| (.*) \|$", TEXT.partition("## Adults, one trained model")[2], re.M)
-    written = [[cell.strip() for cell in cells.split("|")] for _, cells in shown]
+    table_rows = re.findall(r"^\| (.*?) [↑↓] \| (.*) \|$", TEXT.partition("## Adults, one trained model")[2], re.M)
+    written = [[cell.strip() for cell in cells.split("|")] for _, cells in table_rows]
     expected = []
     for _, lines in table.groupby(["metric", "variant"], sort=False):
-        by = lines.set_index(["truth", "subset"])
+        lines_by_truth = lines.set_index(["truth", "subset"])
         row = []
         for truth in ("shapley", "contrast"):
             for subset in ("all", "without_controls"):
                 row.append(
-                    f"{by.at[(truth, subset), 'tau']:.2f}" + "§" * bool(by.at[(truth, subset), "not_identifiable"])
+                    f"{lines_by_truth.at[(truth, subset), 'tau']:.2f}"
+                    + "§" * bool(lines_by_truth.at[(truth, subset), "not_identifiable"])
                 )
         if any(float(tau.rstrip("§")) for tau in row):  # metrics that tie all explainers are left out
             expected.append(row)
@@ -259,9 +263,12 @@ def test_coefficients_for_p_values_are_all_printed_ones():
 
 
 def test_without_lr_all_metrics_of_table_3_have_the_same_tau():
-    truth, *others = (s for s in parse_figures(load_figures()).series if s.table == "3" and s.metric != "validity")
+    truth, *other_series = (
+        s for s in parse_figures(load_figures()).series if s.table == "3" and s.metric != "validity"
+    )
     names = [name for name in truth.figures if name != "lr"]
     taus = {
-        stats.kendalltau([s.figures[n].rank for n in names], [truth.figures[n].rank for n in names])[0] for s in others
+        stats.kendalltau([s.figures[n].rank for n in names], [truth.figures[n].rank for n in names])[0]
+        for s in other_series
     }
-    assert taus == {1.0} and len(others) == 4 and "without it all four metrics have τ = 1" in PAGE
+    assert taus == {1.0} and len(other_series) == 4 and "without it all four metrics have τ = 1" in PAGE

@@ -63,8 +63,8 @@ def test_verdict_has_ranges_of_means_and_strategies_with_significantly_less_regr
     assert f"mean regret {rule.min():.3f} to {rule.max():.3f} by the metric-based ranking" in verdict
     assert f", {chance.min():.3f} to {chance.max():.3f} by chance;" in verdict
     # a strategy without any regret has significantly less, unless there are only two data sets
-    few = rows[(rows["seed"] < 2) & (rows["k"] == 1)]
-    perfect = few.assign(regret=few["regret"].where(few["strategy"] != "c_soft", -1.0))
+    few_rows = rows[(rows["seed"] < 2) & (rows["k"] == 1)]
+    perfect = few_rows.assign(regret=few_rows["regret"].where(few_rows["strategy"] != "c_soft", -1.0))
     assert write_verdict(summarise_regrets(perfect)).endswith("always C_soft (paper) has significantly less")
     two_sets = perfect[perfect["data"].isin(["pima", "german"])]
     summary = summarise_regrets(two_sets)

@@ -23,7 +23,7 @@ ROWS = [("comprehensiveness", "del"), ("comprehensiveness", "marginal"), ("valid
 
 
 def draw_choices(seed, with_gaps=False):
-    """Choices for three judges on three data sets with two seeds each; few distinct values, so that ties occur."""
+    """Return choices for three judges on three data sets with two seeds each; values are often tied."""
     rng = np.random.default_rng(seed)
     choices = []
     for data in ("d", "e", "f"):
@@ -39,18 +39,18 @@ def draw_choices(seed, with_gaps=False):
 
 
 def compute_regrets_by_loop(choice, choices):
-    """The regret of every strategy, one explainer at a time."""
+    """Return the regret of every strategy by a loop over explainers."""
 
-    def regret(values):
+    def compute_regret(values):
         best = max(v for v in values if not np.isnan(v))
-        chosen = [t for t, v in zip(choice.truth, values, strict=True) if abs(v - best) < 1e-12]
-        return max(choice.truth) - sum(chosen) / len(chosen)
+        chosen_truths = [t for t, v in zip(choice.truth, values, strict=True) if abs(v - best) < 1e-12]
+        return max(choice.truth) - sum(chosen_truths) / len(chosen_truths)
 
-    def best_metric(others):
+    def find_best_metric(other_choices):
         means = []
         for r in range(len(ROWS)):
             taus = []
-            for other in others:
+            for other in other_choices:
                 scored = [e for e in range(4) if not np.isnan(other.values[r][e])]
                 if len(scored) >= 2:
                     taus.append(
@@ -60,16 +60,17 @@ def compute_regrets_by_loop(choice, choices):
         return next(r for r in range(len(ROWS)) if means[r] >= max(means) - 1e-12)
 
     own = choice.setup
-    alike = [other for other in choices if other.setup.question == own.question]
+    same_question = [other for other in choices if other.setup.question == own.question]
     same_data = [
-        other for other in alike
+        other for other in same_question
         if other.setup.data == own.data and other.setup.seed == own.seed and other.setup.judge != own.judge
     ]  # fmt: skip
+    other_data = [other for other in same_question if other.setup.data != own.data]
     return {
-        "rule": regret(choice.values[1 if own.question == "contribution" else 2]),
-        "same data": regret(choice.values[best_metric(same_data)]),
-        "other data": regret(choice.values[best_metric([other for other in alike if other.setup.data != own.data])]),
-        "comprehensiveness": regret(choice.values[1]), "c_soft": regret(choice.values[3]),
+        "rule": compute_regret(choice.values[1 if own.question == "contribution" else 2]),
+        "same data": compute_regret(choice.values[find_best_metric(same_data)]),
+        "other data": compute_regret(choice.values[find_best_metric(other_data)]),
+        "comprehensiveness": compute_regret(choice.values[1]), "c_soft": compute_regret(choice.values[3]),
         "chance": max(choice.truth) - sum(choice.truth) / 4,
     }  # fmt: skip
 
@@ -90,8 +91,8 @@ def test_regrets_equal_those_of_loop(seed):
             for row, (_, variant) in zip(choice.values, ROWS, strict=True) if variant != "del"
         ]  # fmt: skip
         mean_rank = np.round(np.mean(ranks, axis=0), 9)
-        chosen = choice.truth[mean_rank == mean_rank.min()]
-        assert computed["mean rank"] == pytest.approx(choice.truth.max() - chosen.mean())
+        chosen_truths = choice.truth[mean_rank == mean_rank.min()]
+        assert computed["mean rank"] == pytest.approx(choice.truth.max() - chosen_truths.mean())
 
 
 def test_metric_without_value_is_skipped_and_regret_is_not_negative():

@@ -56,9 +56,10 @@ def test_settings_are_summarised_by_ranking_stability_and_range_of_tau(tmp_path)
     assert render_narrow(build_brief(results.sweep, frames), 80) == render_narrow(results.brief, 80)
     row = next(row for row in results.brief.rows if row.title.text == "C (disc., label) ↑")
     stability = []
-    for one, other in itertools.combinations(values, 2):
+    for first_values, other_values in itertools.combinations(values, 2):
         signs = [
-            np.sign(one["c", x][0] - one["c", y][0]) * np.sign(other["c", x][0] - other["c", y][0])
+            np.sign(first_values["c", x][0] - first_values["c", y][0])
+            * np.sign(other_values["c", x][0] - other_values["c", y][0])
             for x, y in itertools.combinations(NAMES, 2)
         ]
         stability.append(np.mean(signs))

@@ -53,7 +53,7 @@ QUICK = (
 
 def write_run(
     folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), draws=None, controls=(),
-    moves=lambda key: None, **changed,
+    is_changed=lambda key: None, **changed,
 ):  # fmt: skip
     """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, truth): (tau, se, rho)}.
 
@@ -64,9 +64,16 @@ def write_run(
     (folder / ".hydra" / "config.yaml").write_text("seed: {_target_: os.mkdir, path: made}\n")
     (folder / "config.pickle").write_bytes(b"not to be read")
     values, taus = values or {}, taus or {}
-    chosen = {"seed": seed, "k": 1, "n_explain": None, "truth": ["signed"], "agreement": "recall", "incomplete": "skip"}
+    settings = {
+        "seed": seed,
+        "k": 1,
+        "n_explain": None,
+        "truth": ["signed"],
+        "agreement": "recall",
+        "incomplete": "skip",
+    }
     record = {
-        "status": status, "settings": {**chosen, **changed}, "search": "disc.", "setup": "a search; a distance",
+        "status": status, "settings": {**settings, **changed}, "search": "disc.", "setup": "a search; a distance",
         "data": {"name": "toy"}, "accuracy": {"test": 0.8 + 0.01 * seed}, "instances": 20,
         "explainers": {name: name.upper() for name in dict.fromkeys(name for _, name in values)},
         "metrics": {
@@ -85,7 +92,7 @@ def write_run(
                 "quality_level": 0.5 if name in rungs else np.nan, "value": value, "value_se": error, "rank": 1,
                 "n": 20,
                 "better": METRICS[metric], "note": "", "control": name in controls,
-                "not_identifiable": moves((metric, name)),
+                "not_identifiable": is_changed((metric, name)),
             }
             for (metric, name), (value, error) in values.items()
         ],
@@ -102,9 +109,9 @@ def write_run(
             for (metric, truth), (tau, error, rho) in taus.items()
             for figures in (
                 {"subset": "all", "explainers": 4, "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
-                 "not_identifiable": moves((metric, truth))},
+                 "not_identifiable": is_changed((metric, truth))},
                 {"subset": "without_controls", "explainers": 3, "tau": tau / 2, "tau_se": error / 4,
-                 "not_identifiable": moves((metric, truth, "less"))},
+                 "not_identifiable": is_changed((metric, truth, "less"))},
             )
         ],
         columns=["metric", "variant", "family", "truth", "agreement", "subset", "explainers", "tau", "tau_se", "rho",
@@ -116,49 +123,49 @@ def write_run(
 
 
 def draw_values(rng, explainers=("a", "b", "c", "d"), missing=0.0, coarse=False):
-    """Values and standard errors; coarse ones are often tied."""
-    found = {}
+    """Return values with standard errors; coarse values are often tied."""
+    values = {}
     for metric, name in itertools.product(METRICS, explainers):
         value = float(rng.integers(0, 3)) if coarse else float(rng.normal())
-        found[metric, name] = (math.nan, math.nan) if rng.random() < missing else (value, float(rng.random()))
-    return found
+        values[metric, name] = (math.nan, math.nan) if rng.random() < missing else (value, float(rng.random()))
+    return values
 
 
 def draw_taus(rng, missing=0.0):
-    found = {}
+    taus = {}
     for metric, truth in itertools.product(("c", "proximity"), ("signed", "absolute")):
-        gone = rng.random() < missing
-        tau, rho = (math.nan, math.nan) if gone else rng.uniform(-1, 1, 2).tolist()
-        found[metric, truth] = tau, math.nan if gone else float(rng.random()), rho
-    return found
+        is_missing = rng.random() < missing
+        tau, rho = (math.nan, math.nan) if is_missing else rng.uniform(-1, 1, 2).tolist()
+        taus[metric, truth] = tau, math.nan if is_missing else float(rng.random()), rho
+    return taus
 
 
-def same(ours, theirs):
-    assert (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12)
+def assert_close(actual, expected):
+    assert (math.isnan(actual) and math.isnan(expected)) or math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def check_seeds(line, figures):
-    """A line of seeds_*.csv against the (value, se) of every seed."""
+    """Compare a line of seeds_*.csv with the (value, se) of every seed."""
     figures = [(value, error) for value, error in figures if not math.isnan(value)]
     n = len(figures)
     assert line["seeds"] == n
     mean = sum(value for value, _ in figures) / n if n else math.nan
-    same(line["mean"], mean)
+    assert_close(line["mean"], mean)
     deviation = math.sqrt(sum((value - mean) ** 2 for value, _ in figures) / (n - 1)) if n > 1 else math.nan
-    same(line["deviation"], deviation)
+    assert_close(line["deviation"], deviation)
     within = math.sqrt(sum(error**2 for _, error in figures) / n) if n else math.nan
-    same(line["within"], within)
-    left = deviation**2 - within**2
-    same(line["between"], math.nan if math.isnan(left) else math.sqrt(max(0.0, left)))
+    assert_close(line["within"], within)
+    between_variance = deviation**2 - within**2
+    assert_close(line["between"], math.nan if math.isnan(between_variance) else math.sqrt(max(0.0, between_variance)))
 
 
 @pytest.fixture
-def undrawn(monkeypatch):
-    """Pages without figures, at which tests/report/test_page.py looks."""
+def without_figures(monkeypatch):
+    """Omit the figures of pages, which tests/report/test_page.py covers."""
     monkeypatch.setattr("cfeval_cli.study.sweep.page.draw_figures", lambda *_: {})
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_figures")
 def test_conclusion_is_drawn_without_controls(tmp_path):
     taus = {("c", "signed"): (0.9, 0.1, 0.9), ("proximity", "signed"): (0.8, 0.1, 0.8)}
     for seed in range(2):
@@ -196,23 +203,23 @@ def test_low_coverage_is_marked_in_means_over_seeds(tmp_path):
 
 def test_values_changed_by_reparametrisation_are_counted_and_marked(tmp_path, monkeypatch):
     monkeypatch.setattr("cfeval_cli.report.page.build.save_figures", lambda *_: None)  # figures are in the page, too
-    moving = {0: {("c", "a"), ("c", "signed")}, 1: {("c", "signed"), ("proximity", "signed", "less")}}
+    changed_by_seed = {0: {("c", "a"), ("c", "signed")}, 1: {("c", "signed"), ("proximity", "signed", "less")}}
     rng = np.random.default_rng(0)
     values = {(metric, name): (float(rng.normal()), 0.1) for metric in ("c", "proximity") for name in "abc"}
     taus = {("c", "signed"): (0.5, 0.1, 0.5), ("proximity", "signed"): (0.8, 0.1, 0.8)}
-    for seed, some in moving.items():
+    for seed, changed_keys in changed_by_seed.items():
         write_run(tmp_path / str(seed), seed, [f"seed={seed}"], values, taus, controls=["a"],
-                  moves=lambda key, some=some: key in some)  # fmt: skip
-    write_run(tmp_path / "2", 2, ["seed=2"], values, taus, controls=["a"])  # which did not try
+                  is_changed=lambda key, changed_keys=changed_keys: key in changed_keys)  # fmt: skip
+    write_run(tmp_path / "2", 2, ["seed=2"], values, taus, controls=["a"])  # without this check
     gather([tmp_path], tmp_path, page=True)
-    told = pd.read_csv(tmp_path / "seeds_metrics.csv").set_index(["metric", "explainer"])["not_identifiable"]
-    assert told.to_dict() == {key: float(key == ("c", "a")) for key in values}
-    told = pd.read_csv(tmp_path / "seeds_correlations.csv")
-    assert told.loc[told["coefficient"] == "rho", "not_identifiable"].isna().all()
-    told = told[told["coefficient"] == "tau"].set_index(["metric", "subset"])["not_identifiable"]
+    shares = pd.read_csv(tmp_path / "seeds_metrics.csv").set_index(["metric", "explainer"])["not_identifiable"]
+    assert shares.to_dict() == {key: float(key == ("c", "a")) for key in values}
+    shares = pd.read_csv(tmp_path / "seeds_correlations.csv")
+    assert shares.loc[shares["coefficient"] == "rho", "not_identifiable"].isna().all()
+    shares = shares[shares["coefficient"] == "tau"].set_index(["metric", "subset"])["not_identifiable"]
     counts = {("c", "all"): 2, ("c", "without_controls"): 0, ("proximity", "all"): 0,
               ("proximity", "without_controls"): 1}  # fmt: skip
-    assert told.to_dict() == counts
+    assert shares.to_dict() == counts
     text = (tmp_path / "tables.md").read_text()
     assert text.count(f"{NOT_IDENTIFIABLE_NOTE}, in at least one run") == 5
     for part in ("| C (disc., label) ↑ § |", "0.500 ± 0.000§",
@@ -222,42 +229,54 @@ def test_values_changed_by_reparametrisation_are_counted_and_marked(tmp_path, mo
     assert f"Proximity (label) {NOT_IDENTIFIABLE_NOTE}, in 1 of 3" in text
     page = (tmp_path / "report.html").read_text()
     assert "Proximity (label) ↓ §" in page and "C (disc., label) ↑ §" in page
-    none = tmp_path / "none"
+    unchecked = tmp_path / "none"
     for seed in range(2):
-        write_run(none / str(seed), seed, [f"seed={seed}"], values, taus)
-    gather([none], none)
-    assert "§" not in (none / "tables.md").read_text()
-    assert pd.read_csv(none / "seeds_metrics.csv")["not_identifiable"].isna().all()
+        write_run(unchecked / str(seed), seed, [f"seed={seed}"], values, taus)
+    gather([unchecked], unchecked)
+    assert "§" not in (unchecked / "tables.md").read_text()
+    assert pd.read_csv(unchecked / "seeds_metrics.csv")["not_identifiable"].isna().all()
 
 
-def tau_by_hand(one, other):
-    """(alike - the other way round) / all pairs of the explainers that both have; None: both tie all, or too few."""
-    names = [name for name in one if not math.isnan(one[name]) and not math.isnan(other.get(name, math.nan))]
-    concordant = discordant = pairs = told = 0
+def compute_tau_by_hand(first_values, second_values):
+    """Return (concordant - discordant) / pairs of explainers with both values, or None if every pair is tied."""
+    names = [
+        name
+        for name in first_values
+        if not math.isnan(first_values[name]) and not math.isnan(second_values.get(name, math.nan))
+    ]
+    n_concordant = n_discordant = n_pairs = n_ordered_pairs = 0
     for first, second in itertools.combinations(names, 2):
-        ours, theirs = one[first] - one[second], other[first] - other[second]
-        concordant += ours * theirs > 0 or ours == theirs == 0  # tied in both: alike
-        discordant += ours * theirs < 0
-        told += ours != 0 or theirs != 0
-        pairs += 1
-    return (concordant - discordant) / pairs if told else None
+        first_difference, second_difference = (
+            first_values[first] - first_values[second],
+            second_values[first] - second_values[second],
+        )
+        # pairs that are tied in both rankings are concordant
+        n_concordant += first_difference * second_difference > 0 or first_difference == second_difference == 0
+        n_discordant += first_difference * second_difference < 0
+        n_ordered_pairs += first_difference != 0 or second_difference != 0
+        n_pairs += 1
+    return (n_concordant - n_discordant) / n_pairs if n_ordered_pairs else None
 
 
-def order_of(values, others):
-    """Which explainer is before, beside or behind which, among those that both have."""
-    names = [name for name in values if not math.isnan(values[name]) and not math.isnan(others.get(name, math.nan))]
+def compute_order(values, other_values):
+    """Return the sign of the difference of each pair of explainers with both values."""
+    names = [
+        name for name in values if not math.isnan(values[name]) and not math.isnan(other_values.get(name, math.nan))
+    ]
     return {(a, b): np.sign(values[a] - values[b]) for a, b in itertools.permutations(names, 2)}
 
 
-def best_of(values, others, better):
-    names = {name for name in values if not math.isnan(values[name]) and not math.isnan(others.get(name, math.nan))}
+def find_best(values, other_values, better):
+    names = {
+        name for name in values if not math.isnan(values[name]) and not math.isnan(other_values.get(name, math.nan))
+    }
     top = (max if better == "higher" else min)(values[name] for name in names)
     return {name for name in names if values[name] == top}
 
 
 @given(st.integers(0, 10**6), st.sampled_from([(2, 2, 2), (1, 3, 2), (3, 1, 1), (2, 1, 2)]), st.booleans())
 def test_means_over_seeds_and_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
-    """Of the same sweeps, since to gather one takes longer than to check it."""
+    """Both are checked on the same sweeps, since gathering takes longer than checking."""
     folder, rng = tmp_path_factory.mktemp("sweep"), np.random.default_rng(number)
     runs = []
     options = (range(sizes[0]), ["default", "x", "y"][: sizes[1]], ["signed", "absolute"][: sizes[2]])
@@ -274,74 +293,82 @@ def test_means_over_seeds_and_stability_of_rankings(tmp_path_factory, number, si
 
 
 def check_means(folder, runs):
-    """Of the runs that differ in their seeds alone."""
+    """Compare means over runs that differ in their seeds only."""
     groups = {}
-    for chosen, values, taus in runs:
-        groups.setdefault((chosen["distance"], chosen["truth"]), []).append((values, taus))
+    for settings, values, taus in runs:
+        groups.setdefault((settings["distance"], settings["truth"]), []).append((values, taus))
     metrics, correlations = (pd.read_csv(folder / f"seeds_{name}.csv") for name in ("metrics", "correlations"))
     varied = [len(set(names)) > 1 for names in zip(*groups, strict=True)]
-    for found in (metrics, correlations):
-        assert [name in found for name in ("setting.distance", "setting.truth")] == varied
+    for table in (metrics, correlations):
+        assert [name in table for name in ("setting.distance", "setting.truth")] == varied
     assert len(metrics) == sum(len({key for values, _ in group for key in values}) for group in groups.values())
     assert len(correlations) == len(groups) * 4 * 3
 
-    def group_of(line):
+    def find_group(line):
         return groups[line.get("setting.distance", "default"), line.get("setting.truth", "signed")]
 
     for line in metrics.to_dict("records"):
         key = line["metric"], line["explainer"]
-        check_seeds(line, [values.get(key, (math.nan, math.nan)) for values, _ in group_of(line)])
+        check_seeds(line, [values.get(key, (math.nan, math.nan)) for values, _ in find_group(line)])
     for line in correlations.to_dict("records"):
-        figures = [taus[line["metric"], line["truth"]] for _, taus in group_of(line)]
-        of = {
+        figures = [taus[line["metric"], line["truth"]] for _, taus in find_group(line)]
+        expected_figures = {
             ("tau", "all"): [(tau, error) for tau, error, _ in figures],
             ("tau", "without_controls"): [(tau / 2, error / 4) for tau, error, _ in figures],
             ("rho", "all"): [(rho, error) for _, error, rho in figures],
         }
-        check_seeds(line, of[line["coefficient"], line["subset"]])
+        check_seeds(line, expected_figures[line["coefficient"], line["subset"]])
     seeds = len(next(iter(groups.values())))
     text = (folder / "tables.md").read_text()
     assert text.count(f"**Means over {seeds} seeds") == (len(groups) if seeds > 1 else 0)
 
 
 def check_stability(folder, runs):
-    """How alike every two runs rank."""
-    found = pd.read_csv(folder / "stability.csv")
+    """Compare the similarity of rankings for each pair of runs."""
+    lines = pd.read_csv(folder / "stability.csv")
     ranges = pd.read_csv(folder / "stability_truth.csv").set_index(["metric", "variant", "subset", "truth"])
     varied = [key for key in ("distance", "truth", "seed") if len({run[0][key] for run in runs}) > 1]
-    assert list(dict.fromkeys(found["key"])) == [*varied, "all"]
-    assert set(found["metric"]) == set(METRICS) - {"coverage"}
-    for line in found.to_dict("records"):
-        gone, share = (("b",), 0.5) if line["subset"] == "without_controls" else ((), 1)
-        metric, key, taus, equal, alike, left_out = line["metric"], line["key"], [], [], [], 0
-        for (one, ours, _), (other, theirs, _) in itertools.combinations(runs, 2):
-            if key not in ("all", *[name for name in one if one[name] != other[name]]):
+    assert list(dict.fromkeys(lines["key"])) == [*varied, "all"]
+    assert set(lines["metric"]) == set(METRICS) - {"coverage"}
+    for line in lines.to_dict("records"):
+        excluded, share = (("b",), 0.5) if line["subset"] == "without_controls" else ((), 1)
+        metric, key, taus, same_bests, same_orders, n_left_out = line["metric"], line["key"], [], [], [], 0
+        for (first_run, first_values, _), (second_run, second_values, _) in itertools.combinations(runs, 2):
+            if key not in ("all", *[name for name in first_run if first_run[name] != second_run[name]]):
                 continue
-            if key != "all" and sum(one[name] != other[name] for name in one) > 1:
+            if key != "all" and sum(first_run[name] != second_run[name] for name in first_run) > 1:
                 continue
             a, b = (
-                {name: v for (m, name), (v, _) in side.items() if m == metric and name not in ("graded", *gone)}
-                for side in (ours, theirs)
+                {name: v for (m, name), (v, _) in values.items() if m == metric and name not in ("graded", *excluded)}
+                for values in (first_values, second_values)
             )
-            tau = tau_by_hand(a, b)
+            tau = compute_tau_by_hand(a, b)
             if all(math.isnan(v) for v in a.values()) or all(math.isnan(v) for v in b.values()):
-                continue  # the metric is not there
-            left_out += tau is None
+                continue  # the metric has no values
+            n_left_out += tau is None
             if tau is not None:
                 taus.append(tau)
-                alike.append(order_of(a, b) == order_of(b, a))
-                equal.append(best_of(a, b, METRICS[metric]) == best_of(b, a, METRICS[metric]))
-        assert (line["pairs"], line["left_out"]) == (len(taus), left_out)
-        same(line["tau"], sum(taus) / len(taus) if taus else math.nan)
-        same(line["tau_lowest"], min(taus, default=math.nan))
-        same(line["same"], sum(alike) / len(alike) if alike else math.nan)
-        same(line["same_best"], sum(equal) / len(equal) if equal else math.nan)
-        for truth in {chosen["truth"] for chosen, _, _ in runs}:
-            lead = [told for chosen, _, told in runs if chosen["truth"] == truth and (metric, truth) in told]
-            truths = [told[metric, truth][0] for told in lead if not math.isnan(told[metric, truth][0])]
+                same_orders.append(compute_order(a, b) == compute_order(b, a))
+                same_bests.append(find_best(a, b, METRICS[metric]) == find_best(b, a, METRICS[metric]))
+        assert (line["pairs"], line["left_out"]) == (len(taus), n_left_out)
+        assert_close(line["tau"], sum(taus) / len(taus) if taus else math.nan)
+        assert_close(line["tau_lowest"], min(taus, default=math.nan))
+        assert_close(line["same"], sum(same_orders) / len(same_orders) if same_orders else math.nan)
+        assert_close(line["same_best"], sum(same_bests) / len(same_bests) if same_bests else math.nan)
+        for truth in {settings["truth"] for settings, _, _ in runs}:
+            run_taus = [
+                taus_of_run
+                for settings, _, taus_of_run in runs
+                if settings["truth"] == truth and (metric, truth) in taus_of_run
+            ]
+            truths = [
+                taus_of_run[metric, truth][0]
+                for taus_of_run in run_taus
+                if not math.isnan(taus_of_run[metric, truth][0])
+            ]
             row = ranges.loc[(metric, "label", line["subset"], truth)] if truths else {}
-            same(row.get("tau_lowest", math.nan), share * min(truths, default=math.nan))
-            same(row.get("tau_highest", math.nan), share * max(truths, default=math.nan))
+            assert_close(row.get("tau_lowest", math.nan), share * min(truths, default=math.nan))
+            assert_close(row.get("tau_highest", math.nan), share * max(truths, default=math.nan))
 
 
 def test_rankings_that_tie_all_explainers_are_compared_with_other_rankings_only(tmp_path):
@@ -355,8 +382,12 @@ def test_rankings_that_tie_all_explainers_are_compared_with_other_rankings_only(
 
 def test_varied_settings_are_those_that_results_depend_on(tmp_path):
     rng = np.random.default_rng(0)
-    more = [["k=1"], [], ["++explainer.lime.n_samples=10", "~metric.hit", "executor=local", "hydra.verbose=true"]]
-    for i, overrides in enumerate(more):
+    overrides_of_runs = [
+        ["k=1"],
+        [],
+        ["++explainer.lime.n_samples=10", "~metric.hit", "executor=local", "hydra.verbose=true"],
+    ]
+    for i, overrides in enumerate(overrides_of_runs):
         write_run(tmp_path / str(i), i, [f"seed={i}", f"data_dir=/{i}", *overrides], draw_values(rng))
     gather([tmp_path], tmp_path)
     lines = pd.read_csv(tmp_path / "sweep.csv")
@@ -393,8 +424,11 @@ def test_excluded_runs_are_listed_with_reason(tmp_path):
     write_run(tmp_path / "3", 3, ["k=2"], status="failed")
     write_run(tmp_path / "4", 4, [], status="running")
     done = gather([tmp_path], tmp_path, {tmp_path / "5": ["seed=7", "k=99"]})
-    told = "2 (same settings and seed as 1), 3 (failed), 4 (running, or killed: cfeval run --resume), 5 (failed)"
-    assert done.sweep.describe_excluded() == told and f"Not gathered: {told}." in (tmp_path / "tables.md").read_text()
+    reasons = "2 (same settings and seed as 1), 3 (failed), 4 (running, or killed: cfeval run --resume), 5 (failed)"
+    assert (
+        done.sweep.describe_excluded() == reasons
+        and f"Not gathered: {reasons}." in (tmp_path / "tables.md").read_text()
+    )
     lines = pd.read_csv(tmp_path / "sweep.csv")
     assert lines["seed"].tolist() == [0, 1, 1, 3, 4, 7]
     same_as = "same settings and seed as 1"
@@ -447,20 +481,20 @@ def test_changed_run_folder_is_reported(tmp_path, name, text, message):
     ],
 )
 def test_run_folder_with_invalid_table_is_reported(tmp_path, name, text, message):
-    assert_refused(tmp_path, name, text, message, reseal)  # by who knows how
+    assert_refused(tmp_path, name, text, message, reseal)  # the hashes match the invalid table
 
 
-def assert_refused(folder, name, text, message, then=lambda folder: None):
-    """Two runs of which one is changed: it is named, and nothing is written."""
+def assert_refused(folder, name, text, message, finish=lambda folder: None):
+    """Change one of two runs, and check that the message names it and nothing is written."""
     rng = np.random.default_rng(0)
     for i in range(2):
         write_run(folder / str(i), i, [], draw_values(rng), draw_taus(rng))
     path = folder / "1" / name
     path.unlink() if text is None else path.write_text(text)
-    then(folder / "1")
-    with pytest.raises(UserError, match=message) as caught:
+    finish(folder / "1")
+    with pytest.raises(UserError, match=message) as error:
         gather([folder], folder)
-    assert str(folder / "1") in str(caught.value)
+    assert str(folder / "1") in str(error.value)
     assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
 
 
@@ -499,39 +533,40 @@ def test_output_folder_is_that_of_the_sweep_or_into(tmp_path, monkeypatch, capsy
         assert set(FILES) <= {path.name for path in (tmp_path / into).iterdir()}
 
 
-def sweep_of(cwd) -> Path:
+def find_sweep_folder(cwd) -> Path:
     (folder,) = cwd.glob("outputs/multirun/*/*")
     return folder
 
 
 def test_sweep_with_failed_job_gathers_the_others(toy, tmp_path):
-    """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
-    little = ("metric=[c,recall]", "resamples=100")
-    done = toy.run("--multirun", "truth=[signed]", "seed=-1,0,1", *QUICK, *little, cwd=tmp_path, code=2)
-    folder = sweep_of(tmp_path)
+    """Complete jobs are gathered, failed jobs are listed, and the exit code is that of the sweep."""
+    few_metrics = ("metric=[c,recall]", "resamples=100")
+    done = toy.run("--multirun", "truth=[signed]", "seed=-1,0,1", *QUICK, *few_metrics, cwd=tmp_path, code=2)
+    folder = find_sweep_folder(tmp_path)
     assert set(FILES) <= {path.name for path in folder.iterdir()}
     statuses = {path.parent.name: json.loads(path.read_text())["status"] for path in folder.glob("*/run.json")}
-    assert statuses == dict.fromkeys("12", "complete")  # what comes after a job that fails is done all the same
+    assert statuses == dict.fromkeys("12", "complete")  # jobs after a failed job are run
     assert "cfeval: job 0: seed must be" in done.stderr
     assert f"Gathered 2 runs: {folder}" in done.stdout and "Not gathered: 0 (failed)" in done.stdout
     assert "cfeval: not all jobs of the sweep succeeded, see above" in done.stderr and "Traceback" not in done.stderr
     runs = [folder / "1", folder / "2"]
-    read = [pd.read_csv(run / "metrics.csv").set_index(["metric", "variant", "explainer"]) for run in runs]
+    tables = [pd.read_csv(run / "metrics.csv").set_index(["metric", "variant", "explainer"]) for run in runs]
     records = [json.loads((run / "run.json").read_text()) for run in runs]
     assert [record["settings"]["seed"] for record in records] == [0, 1]
     assert len({(run / "metrics.csv").read_text() for run in runs}) == 2
     lines = pd.read_csv(folder / "seeds_metrics.csv").to_dict("records")
-    assert len(lines) == len(read[0])
+    assert len(lines) == len(tables[0])
     for line in lines:
         key = line["metric"], line["variant"], line["explainer"]
-        check_seeds(line, [(one["value"][key], one["value_se"][key]) for one in read])
+        check_seeds(line, [(table["value"][key], table["value_se"][key]) for table in tables])
     c = next(line for line in lines if (line["metric"], line["variant"], line["explainer"]) == ("c", "label", "lr"))
     text = (folder / "tables.md").read_text()
     assert "Means over 2 seeds" in text and f"{c['mean']:.4f} ± {c['deviation']:.4f}" in text
     assert "Means over 2 seeds (0, 1)." in done.stdout and f" {c['mean']:.3f}" in done.stdout
     assert "± " not in done.stdout and "Verdict: " in done.stdout
     assert rf"{c['mean']:.4f} $\pm$ {c['deviation']:.4f}" in (folder / "tables.tex").read_text()
-    names = [name for name in FILES if name not in ("sweep.csv", "tables.md", "tables.tex")]  # which name the failed
+    # the excluded files list failed jobs
+    names = [name for name in FILES if name not in ("sweep.csv", "tables.md", "tables.tex")]
     first = {name: (folder / name).read_bytes() for name in names}
     gather([folder], folder)
     assert {name: (folder / name).read_bytes() for name in names} == first
@@ -539,28 +574,28 @@ def test_sweep_with_failed_job_gathers_the_others(toy, tmp_path):
 
 def test_runs_with_other_component_are_compared_by_ranking(toy, make_run, tmp_path):
     for distance in ("euclidean", "cosine"):
-        chosen = [f"distance={distance}"]
+        overrides = [f"distance={distance}"]
         shutil.copytree(
             make_run(
-                toy, *chosen, *QUICK, "truth=[signed]", "metric=[dfr,c,recall]", "removal=[marginal]", "resamples=0"
+                toy, *overrides, *QUICK, "truth=[signed]", "metric=[dfr,c,recall]", "removal=[marginal]", "resamples=0"
             ),
             tmp_path / distance,
         )
         record = json.loads((tmp_path / distance / "run.json").read_text())
-        (tmp_path / distance / "run.json").write_text(json.dumps(record | {"overrides": chosen}))
+        (tmp_path / distance / "run.json").write_text(json.dumps(record | {"overrides": overrides}))
     done = gather([tmp_path], tmp_path)
     stability = pd.read_csv(tmp_path / "stability.csv").query("subset == 'all'")
     assert list(dict.fromkeys(stability["key"])) == ["distance", "all"]
     assert stability.query("metric == 'c' and variant == 'label'")["pairs"].tolist() == [1, 1]
     erasure = stability.query("metric == 'dfr' and pairs > 0")
     assert not erasure.empty
-    assert erasure.query("key == 'distance'")["same"].eq(1).all()  # which know no distance
+    assert erasure.query("key == 'distance'")["same"].eq(1).all()  # erasure does not depend on the distance
     assert "Means over" not in (tmp_path / "tables.md").read_text()
-    told = "\n".join(text.plain for text in render_narrow(done.brief, 80))
-    assert re.search(r"C \(disc\., label\) ↑ +-?[01]\.\d{2} \(-?[01]\.\d{2}\)", told)
+    brief = "\n".join(text.plain for text in render_narrow(done.brief, 80))
+    assert re.search(r"C \(disc\., label\) ↑ +-?[01]\.\d{2} \(-?[01]\.\d{2}\)", brief)
 
 
-def sweep_with(folder, jobs):
+def aggregate_sweep(folder, jobs):
     """Aggregate a sweep whose `jobs` {folder: status} have ended, and return the exit code."""
     config, callback = OmegaConf.create({"hydra": {"sweep": {"dir": str(folder)}}}), Gather()
     callback.on_multirun_start(config)
@@ -577,26 +612,33 @@ def test_failure_of_gathering_leaves_runs_intact_and_sets_exit_code(tmp_path, ca
     write_run(tmp_path / "1", 1, [], draw_values(rng), draw_taus(rng))
     (tmp_path / "1" / "run.json").write_text("{")
     (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "run.json").write_text("{")  # of another sweep: not looked at
-    assert sweep_with(tmp_path, {"0": JobStatus.COMPLETED, "1": JobStatus.COMPLETED}) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("cfeval: the runs are intact, but could not be gathered: ") and told.count("\n") == 1
-    assert str(tmp_path / "1") in told and str(tmp_path / "old") not in told and not (tmp_path / "sweep.csv").exists()
+    (tmp_path / "old" / "run.json").write_text("{")  # a run of another sweep is ignored
+    assert aggregate_sweep(tmp_path, {"0": JobStatus.COMPLETED, "1": JobStatus.COMPLETED}) == 1
+    error_output = capsys.readouterr().err
+    assert (
+        error_output.startswith("cfeval: the runs are intact, but could not be gathered: ")
+        and error_output.count("\n") == 1
+    )
+    assert (
+        str(tmp_path / "1") in error_output
+        and str(tmp_path / "old") not in error_output
+        and not (tmp_path / "sweep.csv").exists()
+    )
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("without_figures")
 def test_sweep_of_one_job_and_sweep_of_failed_jobs(tmp_path, capsys):
     rng = np.random.default_rng(0)
     write_run(tmp_path / "one" / "0", 0, [], draw_values(rng), draw_taus(rng))
-    sweep_with(tmp_path / "one", {"0": JobStatus.COMPLETED})
-    # nothing that it could be compared with
-    shown = capsys.readouterr().out
-    assert "Inconclusive" in shown or "over 1 run" in shown
-    assert shown.endswith(f"\nGathered 1 run: {tmp_path / 'one'}\nReport: {tmp_path / 'one' / 'report.html'}\n")
+    aggregate_sweep(tmp_path / "one", {"0": JobStatus.COMPLETED})
+    # a single run cannot be compared
+    output = capsys.readouterr().out
+    assert "Inconclusive" in output or "over 1 run" in output
+    assert output.endswith(f"\nGathered 1 run: {tmp_path / 'one'}\nReport: {tmp_path / 'one' / 'report.html'}\n")
     assert pd.read_csv(tmp_path / "one" / "stability.csv").empty
     (tmp_path / "none").mkdir()
-    sweep_with(tmp_path / "none", {"0": JobStatus.FAILED, "1": JobStatus.FAILED})
+    aggregate_sweep(tmp_path / "none", {"0": JobStatus.FAILED, "1": JobStatus.FAILED})
     assert capsys.readouterr() == ("", "") and not list((tmp_path / "none").iterdir())
 
 
@@ -620,7 +662,7 @@ def test_tests_over_seeds_use_seeds_and_instances(tmp_path):
             columns=["draw", "metric", "variant", "truth", "agreement", "subset", "tau"],
         )
         write_run(
-            tmp_path / str(7 - seed),  # seeds come in their order, whatever the folders are called
+            tmp_path / str(7 - seed),  # seeds are sorted whatever the names of folders
             seed,
             [f"seed={seed}"],
             draw_values(rng),
@@ -628,17 +670,19 @@ def test_tests_over_seeds_use_seeds_and_instances(tmp_path):
             draws=table.sample(frac=1, random_state=0),
         )
     done = gather([tmp_path], tmp_path)
-    found = pd.read_csv(tmp_path / "seeds_correlations.csv")
-    found = found.set_index(["coefficient", "subset", "metric"]).sort_index()
+    correlations = pd.read_csv(tmp_path / "seeds_correlations.csv")
+    correlations = correlations.set_index(["coefficient", "subset", "metric"]).sort_index()
     # the ends of the keys of random streams never change
     for subset, stream, share in (("all", "tau", 1), ("without_controls", "tau_without_controls", 0.5)):
         expected = compare_metrics_over_seeds(
-            share * np.array([*values.values()]), [share * one for one in draws.values()], f"signed.{stream}"
+            share * np.array([*values.values()]),
+            [share * seed_draws for seed_draws in draws.values()],
+            f"signed.{stream}",
         )
         for j, metric in enumerate(("c", "proximity")):
             for column in expected:
-                same(found.loc[("tau", subset, metric), column], expected[column][j])
-    assert found.loc["rho"][[*expected]].isna().all(axis=None)
+                assert_close(correlations.loc[("tau", subset, metric), column], expected[column][j])
+    assert correlations.loc["rho"][[*expected]].isna().all(axis=None)
     (table,) = (table for table in done.tables if table.title.startswith("Agreement") and "controls" in table.title)
     assert any(
         "C (disc., label) agrees with the ground truth significantly better than chance over 8 seeds" in note
@@ -661,7 +705,7 @@ def test_invalid_resamples_are_refused(tmp_path):
 
 
 def test_rows_with_other_number_of_instances_are_noted(tmp_path):
-    def told(*counts):
+    def list_instance_notes(*counts):
         for seed, n in enumerate(counts):
             folder = tmp_path / str(n) / str(seed)
             write_run(folder, seed, values=draw_values(np.random.default_rng(seed)))
@@ -669,14 +713,14 @@ def test_rows_with_other_number_of_instances_are_noted(tmp_path):
             table.loc[table["metric"] == "c", "n"] = n
             table.to_csv(folder / "metrics.csv", index=False)
             reseal(folder)
-        found = gather([tmp_path], tmp_path)
+        result = gather([tmp_path], tmp_path)
         shutil.rmtree(tmp_path)
-        assert [one for one in found.tables[0].notes if "Each run scores" in one] == [
-            one for one in found.brief.notes if "Each run scores" in one
+        assert [note for note in result.tables[0].notes if "Each run scores" in note] == [
+            note for note in result.brief.notes if "Each run scores" in note
         ]
-        return [one for one in found.brief.notes if "Each run scores" in one]
+        return [note for note in result.brief.notes if "Each run scores" in note]
 
-    assert told(17, 18) == [
+    assert list_instance_notes(17, 18) == [
         "Each run scores explainers on 20 instances. Other rows: C (disc., label) 17 to 18 instances."
     ]
-    assert told(20, 20) == []
+    assert list_instance_notes(20, 20) == []
