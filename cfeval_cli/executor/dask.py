@@ -139,6 +139,7 @@ def _connect(executor: Dask) -> Client:
             f"{executor.label}: no scheduler with workers answers there ({error}). Start them: `dask scheduler` and "
             f"`dask worker {executor.scheduler} --nthreads 1`."
         ) from error
+    # Compared here, because Dask's own check covers its own dependencies only, and other versions change results.
     versions = client.get_versions(packages=["cfeval", *list_requirements(requires("cfeval") or ())])
     if difference := describe_version_difference(versions):
         raise UserError(f"{executor.label}: {difference}. Install the same version.")

@@ -29,6 +29,7 @@ def map_locally_first(
     send: Callable[[Payload, Sequence[Any]], Iterator[Any]],
 ) -> Iterator[Any]:
     """Yield work(shared, item) in order; `send` continues once an estimated `min_seconds` or more remain."""
+    # Estimated from this call only: costs of earlier runs are of other machines, and workers need seconds to start.
     start_time = time.perf_counter()
     for n_done, item in enumerate(items):
         n_left = len(items) - n_done

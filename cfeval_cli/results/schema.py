@@ -84,10 +84,10 @@ _METRIC = (
 )
 _TRUTH = (
     text("truth", "the truth that the metric is compared with"),
-    text("agreement", "how explanations are scored by it: `recall` or `hit`; `order` for graded controls, whose "
-                      "order is known"),
+    text("agreement", "how explanations are scored by it: `recall` or `hit`; `order` for graded controls, with a "
+                      "known order"),
 )
-_SUBSET = text("subset", "the explainers that count: `all`, or `without_controls` those that are not controls (see "
+_SUBSET = text("subset", "the ranked explainers: `all`, or `without_controls` (see the column `control` of "
                          "metrics.csv)", values=SUBSETS)
 _EXPLANATIONS_COLUMNS = (
     _INSTANCE,
@@ -103,9 +103,9 @@ _COUNTERFACTUALS_COLUMNS = (
     _INSTANCE,
     _EXPLAINER,
     text("access", "what the search could use: `label`, `probability` or `gradient`"),
-    integers("features", "features that could be edited: those that were selected and may change"),
+    integers("features", "selected features that may change"),
     integers("codes", "their new codes, for a search that exchanges values"),
-    numbers("vectors", "their new embeddings, for a search that moves those"),
+    numbers("vectors", "their new embeddings, for a continuous search"),
     integer("label", "predicted class after the edit"),
     flag("flipped", "whether that differs from ŷ"),
     number("probability", "P(ŷ|x_cf); empty with label access"),
@@ -144,7 +144,7 @@ _TABLES = (
         text("truth", "name of the truth"),
         numbers("importance", "importance of the M features for ŷ; NaN where a feature is absent, and everywhere for "
                               "an instance for which this truth was not computed (`reference`)"),
-        number("error", "largest standard error among them: 0 if they are exact, NaN if it is not known"),
+        number("error", "largest standard error among them: 0 if they are exact, NaN if unknown"),
     )),
     TableSchema("explanations.parquet", "One row for each instance and explainer, with or without an explanation.",
         keys=("instance", "explainer"), columns=_EXPLANATIONS_COLUMNS),
@@ -254,7 +254,7 @@ _TABLES = (
         number("high", "upper end of it"),
         number("p", "two-sided p, from the same resamples for both"),
         number("p_holm", "p after Holm's correction over all pairs of this truth and subset"),
-        flag("same", "whether the two have the same τ in every resample, and count as one in Holm's correction"),
+        flag("same", "whether the two have the same τ in every resample, and are one hypothesis in Holm's correction"),
     )),
     TableSchema("instance_agreement.csv", "Agreement of each metric with each truth, instance by instance. No row for "
                                           "a subset with fewer than two explainers.",
@@ -273,8 +273,8 @@ _TABLES = (
         number("d_low", "lower end of its interval"),
         number("d_high", "upper end of it"),
     )),
-    TableSchema("metric_agreement.csv", "Agreement of each two metrics with each other, whether or not a truth is "
-                                        "known.",
+    TableSchema("metric_agreement.csv", "Agreement of each two metrics with each other, with or without a "
+                                        "truth.",
         keys=("metric", "variant", "other_metric", "other_variant"), columns=(
         *_METRIC,
         text("other_metric", "the other metric"),
@@ -296,7 +296,7 @@ _TABLES = (
         number("worst", "the worst score"),
         number("best", "the best score"),
         number("optima", "mean number of sets that are equally good for an instance"),
-        integer("informative", "instances whose sets are not all equally good"),
+        integer("informative", "instances with sets of different scores"),
     )),
     TableSchema("bounds_truth.csv", "How far the best explanations of each metric agree with each truth; absent with "
                                     "`bounds=0`.",
@@ -323,8 +323,8 @@ _TABLES = (
         text("deterministic", "`yes` if all features and scores are the same, `no` if not; empty if nothing could be "
                               "compared"),
     )),
-    TableSchema("explainer_stability_metrics.csv", "What another seed of an explainer changes in the values of the "
-                                                   "metrics, on the instances that have a score with both; absent "
+    TableSchema("explainer_stability_metrics.csv", "Stability of the values of the metrics across explainer seeds, "
+                                                   "on the instances that have a score with both seeds; absent "
                                                    "with `explainer_stability=0`.",
         keys=("explainer", "metric", "variant"), optional=True, columns=(
         _EXPLAINER,
@@ -336,9 +336,9 @@ _TABLES = (
         number("se", "standard error of `value` over these instances; none from fewer than 30"),
         number("explainer_se", "the part of it that is due to the explainer's seed"),
     )),
-    TableSchema("invariance.csv", "How far τ changes if the model is written in other parameters that change no "
+    TableSchema("invariance.csv", "The range of τ over reparametrisations of the model that change no "
                                   "prediction; absent with `reparametrisations=0`, and for models that cannot be "
-                                  "written so. No row for a subset with fewer than two explainers.",
+                                  "reparametrised. No row for a subset with fewer than two explainers.",
         keys=("metric", "variant", "truth", "agreement", "subset"), optional=True, columns=(
         *_METRIC,
         *_TRUTH,
