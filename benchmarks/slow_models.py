@@ -88,7 +88,11 @@ def compare_speeds(study, name, n_loop, n_cfeval, clock, sleep=0.0):
     loop_model, cfeval_model = (CountingModel(study.model, clock, sleep) for _ in range(2))
     loop_study = select_instances(study, n_loop)
     problem = plain.LoopProblem(
-        loop_study.dataset, loop_model, loop_study.instances, loop_study.rows.labels, loop_study.plan.settings.seed
+        loop_study.dataset,
+        loop_model,
+        loop_study.instances,
+        loop_study.rows.predicted_classes,
+        loop_study.plan.settings.seed,
     )
     start = clock()
     rules = LOOPS[name](problem)

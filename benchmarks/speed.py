@@ -168,7 +168,7 @@ def make_problem(study):
         study.dataset,
         study.model,
         study.instances,
-        study.rows.labels,
+        study.rows.predicted_classes,
         study.plan.settings.seed,
     )
 
@@ -374,7 +374,7 @@ def compare_whole_runs(sizes):
             model = run_plan.model.fit(dataset, run_plan.settings.seed)
             context = create_plan_context(run_plan, dataset, model)
             result = plain.compute_run(
-                dataset, model, context.instances, context.rows.labels, run_plan.search, run_plan.settings.k
+                dataset, model, context.instances, context.rows.predicted_classes, run_plan.search, run_plan.settings.k
             )
             return len(context.instances), result
 

@@ -209,7 +209,7 @@ def make_task(dataset, model, features, access, seed=0):
         features=features,
         dataset=dataset,
         model=Ledger().open_client(model, access, LedgerKey("search")),
-        measure=Euclidean("embedding").fit(dataset, model, access),
+        distance=Euclidean("embedding").fit(dataset, model, access),
     )
 
 

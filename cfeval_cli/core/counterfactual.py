@@ -58,7 +58,7 @@ class SearchTask(Batch):
     features: Ints  # (n, k) to edit, NO_FEATURE where there are fewer
     dataset: Dataset
     model: ModelClient
-    measure: FittedDistance
+    distance: FittedDistance
 
     @property
     def access(self) -> Access:
@@ -69,8 +69,8 @@ class SearchTask(Batch):
         """Return the task for some of the instances."""
         rows = self.take(instances)
         return replace(
-            self, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
-            features=self.features[instances],
+            self, ids=rows.ids, codes=rows.codes, predicted_classes=rows.predicted_classes,
+            probability=rows.probability, features=self.features[instances],
         )  # fmt: skip
 
 

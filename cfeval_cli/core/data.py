@@ -334,7 +334,7 @@ class Rows:
 
     ids: Ints  # (n,)
     codes: Codes  # (n, M)
-    labels: Ints  # (n,) predicted, ŷ
+    predicted_classes: Ints  # (n,) ŷ; the true classes are Split.labels
     probability: Floats | None = None  # (n,) p(ŷ|x); None where only labels are seen
 
     def __len__(self) -> int:
@@ -343,7 +343,7 @@ class Rows:
     def take(self, rows: Ints | slice) -> Rows:
         """Return some of the instances."""
         probability = None if self.probability is None else self.probability[rows]
-        return Rows(self.ids[rows], self.codes[rows], self.labels[rows], probability)
+        return Rows(self.ids[rows], self.codes[rows], self.predicted_classes[rows], probability)
 
 
 class Located(Protocol):

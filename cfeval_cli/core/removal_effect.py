@@ -31,8 +31,8 @@ def compute_removal_effect(
     is_removed = is_removed & (rows.codes != ABSENT)
     if replacement.value is not None:
         edited = np.where(is_removed, np.int32(replacement.value), rows.codes)
-        labels, probability = model.predict_with_proba(edited, rows.labels)
-        return _make_effect((labels != rows.labels).astype(float), probability, rows)
+        labels, probability = model.predict_with_proba(edited, rows.predicted_classes)
+        return _make_effect((labels != rows.predicted_classes).astype(float), probability, rows)
     if replacement.vectors is not None:
         return _make_effect(*_replace_embeddings(model, rows, is_removed, replacement.vectors), rows)
     flips, remaining, drops = (np.zeros(len(rows)) for _ in range(3))
@@ -41,7 +41,7 @@ def compute_removal_effect(
         edited = np.concatenate(
             [_apply_all_values(rows.codes[part.rows], part.features, part.values) for part in batch]
         )
-        before = np.concatenate([np.repeat(rows.labels[part.rows], len(part.values)) for part in batch])
+        before = np.concatenate([np.repeat(rows.predicted_classes[part.rows], len(part.values)) for part in batch])
         labels, probability = model.predict_with_proba(edited, before)
         has_probability = has_probability and probability is not None
         start = 0
@@ -112,9 +112,9 @@ def _replace_embeddings(model: ModelClient, rows: Rows, is_removed: Bools, vecto
         order = np.argsort(~is_removed[batch], axis=1, kind="stable")[:, :n_removed]
         features = np.where(np.take_along_axis(is_removed[batch], order, axis=1), order, NO_FEATURE)
         labels, probability[batch] = model.evaluate_embeddings(
-            rows.codes[batch], features, vectors[features], rows.labels[batch]
+            rows.codes[batch], features, vectors[features], rows.predicted_classes[batch]
         )
-        flips[batch] = labels != rows.labels[batch]
+        flips[batch] = labels != rows.predicted_classes[batch]
     return flips, probability
 
 

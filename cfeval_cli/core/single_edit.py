@@ -63,7 +63,7 @@ def find_single_edit(inputs: MetricInput, rows: Ints, features: Ints, max_values
     """Return the effect of changing one feature (m,) of the original rows (m,), computed once for all metrics."""
 
     def compute(new: Ints) -> Floats:
-        codes, labels, edited = inputs.codes[rows[new]], inputs.labels[rows[new]], features[new]
+        codes, labels, edited = inputs.codes[rows[new]], inputs.predicted_classes[rows[new]], features[new]
         own = codes[np.arange(len(new)), edited]
         edit = find_best_edit(inputs.dataset, inputs.model, codes, labels, own, edited, max_values)
         return np.stack([edit.flips, edit.value, edit.probability], axis=1).astype(np.float64)

@@ -72,7 +72,7 @@ class Anchor(Explainer):
 
         def explain(batch: Batch) -> Explanation:
             rules = []
-            for i, label in enumerate(batch.labels.tolist()):
+            for i, label in enumerate(batch.predicted_classes.tolist()):
                 # The type of generator that the package uses, with a seed for each instance.
                 draw, features = prepare_draw(batch.codes[i], np.random.RandomState(draw_seed(batch.make_rng(i))))
 

@@ -71,8 +71,10 @@ class DecisionBoundary(Explainer):
             for i in range(len(batch)):
                 codes = batch.codes[i]
                 samples = self._draw_edits(codes, draw_other, batch.make_rng(i), dataset.is_changeable)
-                flips = samples[model.predict_labels(samples) != batch.labels[i]]
-                rows.append(_explain_by_flips(codes, int(batch.labels[i]), flips, model) if len(flips) else [])
+                flips = samples[model.predict_labels(samples) != batch.predicted_classes[i]]
+                rows.append(
+                    _explain_by_flips(codes, int(batch.predicted_classes[i]), flips, model) if len(flips) else []
+                )
             return Explanation.from_lists(rows)
 
         return explain

@@ -62,7 +62,7 @@ class GradientExplainer(Explainer):
                 # One instance at a time, so that scores do not depend on the batch to the last bit.
                 for i, vectors in enumerate(model.embed_rows(batch.codes)):
                     starts = np.where(is_present[i][:, None], baselines, 0.0)
-                    slope = self.compute_slope(model, vectors, starts, int(batch.labels[i]))
+                    slope = self.compute_slope(model, vectors, starts, int(batch.predicted_classes[i]))
                     scores[i] = weights @ (slope * (vectors - starts)).sum(axis=2)
             return Explanation.from_scores(scores, is_present)
 

@@ -74,7 +74,7 @@ class Omission(Explainer):
         samples = [replacement.sample(np.array([j])) for j in range(dataset.n_features)]
 
         def explain(batch: Batch) -> Explanation:
-            before = model.predict_class_proba(batch.codes, batch.labels)
+            before = model.predict_class_proba(batch.codes, batch.predicted_classes)
             drops = np.zeros(batch.codes.shape)
             if replacement.vectors is not None:
                 for j in range(dataset.n_features):
@@ -86,7 +86,7 @@ class Omission(Explainer):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
                 n, size = len(rows), len(values)
                 edits = (np.full((n, 1), j), np.repeat(np.arange(n), size), np.tile(values, (n, 1)))
-                _, after = model.evaluate_edits(batch.codes[rows], *edits, batch.labels[rows])
+                _, after = model.evaluate_edits(batch.codes[rows], *edits, batch.predicted_classes[rows])
                 # A matrix product would make the sum of a row depend on the batch, to the last bit.
                 weighted = np.ascontiguousarray(_require_probability(after).reshape(n, size) * weights)
                 drops[rows, j] = before[rows] - weighted.sum(axis=1)

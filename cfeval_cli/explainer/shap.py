@@ -140,7 +140,7 @@ class Shap(Explainer):
             scores = np.zeros(batch.codes.shape)
             for i, codes in enumerate(batch.codes):
                 random = np.random.RandomState(draw_seed(batch.make_rng(i)))  # the generator of the package
-                scores[i] = estimate(codes, int(batch.labels[i]), pad_background(codes, rows), random)
+                scores[i] = estimate(codes, int(batch.predicted_classes[i]), pad_background(codes, rows), random)
             return scores
 
         return compute_scores
@@ -166,7 +166,7 @@ def _prepare_linear(dataset: Dataset, model: ModelClient) -> ComputeScores:
 
     def compute_scores(batch: Batch) -> Floats:
         values = package.shap_values(model.embed_rows(batch.codes).reshape(len(batch), -1))
-        signs = np.where(batch.labels == 1, 1.0, -1.0)[:, None]
+        signs = np.where(batch.predicted_classes == 1, 1.0, -1.0)[:, None]
         return np.asarray(signs * values.reshape(len(batch), dataset.n_features, -1).sum(axis=2))
 
     return compute_scores
@@ -200,7 +200,7 @@ def _prepare_tree(model: ModelClient, rows: Codes) -> ComputeScores:
 
     def compute_scores(batch: Batch) -> Floats:
         values = package.shap_values(encoded.encode(batch.codes), check_additivity=False)
-        of_labels = [positions[int(label)] for label in batch.labels]
+        of_labels = [positions[int(label)] for label in batch.predicted_classes]
         columns = _stack_classes(values, len(classes))[np.arange(len(batch)), :, of_labels]
         return _sum_columns(columns, owners, batch.codes.shape[1])
 

@@ -68,7 +68,7 @@ class Axe(Metric):
                 counts,
                 self.neighbours,
             )
-            accuracy[members] = _compute_vote_accuracy(votes[inverse.ravel()], inputs.labels[rows[members]])
+            accuracy[members] = _compute_vote_accuracy(votes[inverse.ravel()], inputs.predicted_classes[rows[members]])
         return accuracy
 
 

@@ -64,7 +64,7 @@ class EditsToFlip(Metric):
             features = column[pending]
             if step:
                 own_codes = inputs.codes[pending, features]
-                labels = inputs.labels[pending]
+                labels = inputs.predicted_classes[pending]
                 edit = find_best_edit(
                     inputs.dataset, inputs.model, codes[pending], labels, own_codes, features, self.values
                 )

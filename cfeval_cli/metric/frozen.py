@@ -104,9 +104,10 @@ class Frozen(Metric):
             features = np.where(inputs.codes[instances[:, None], columns] == ABSENT, NO_FEATURE, columns)
             features = np.take_along_axis(features, np.argsort(features == NO_FEATURE, axis=1, kind="stable"), axis=1)
             task = SearchTask(
-                inputs.ids[instances], inputs.codes[instances], inputs.labels[instances], seed=0, component=self.name,
+                inputs.ids[instances], inputs.codes[instances], inputs.predicted_classes[instances],
+                seed=0, component=self.name,
                 features=select_changeable(inputs.dataset, features), dataset=inputs.dataset, model=inputs.model,
-                measure=FittedConstant(1.0),
+                distance=FittedConstant(1.0),
             )  # fmt: skip
             flips[start : start + step] = self.search.find(task).flipped.reshape(len(batch), len(sets))
         return flips
@@ -129,7 +130,7 @@ class Frozen(Metric):
                 break
             if step:
                 own = inputs.codes[rows[positions], features]
-                labels = inputs.labels[rows[positions]]
+                labels = inputs.predicted_classes[rows[positions]]
                 edit = find_best_edit(
                     inputs.dataset, inputs.model, codes[positions], labels, own, features, self.values
                 )

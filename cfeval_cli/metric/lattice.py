@@ -103,7 +103,7 @@ class Lattice:
             remaining[instances, sets] = probability
             return remaining
         for i, row in enumerate(rows):
-            label = int(inputs.labels[row])
+            label = int(inputs.predicted_classes[row])
             remaining[i, is_needed[i]] = self.edits.compute_probabilities(
                 inputs.model, inputs.codes[row], label, is_needed[i]
             )

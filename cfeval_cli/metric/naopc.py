@@ -130,7 +130,7 @@ class Naopc(ErasureCurveMetric):
         vectors = replacement.vectors
         if vectors is None:
             vectors = inputs.model.embed_rows(np.full((1, width), replacement.value, dtype=np.int32))[0]
-        sign = np.where(inputs.labels[rows] == 1, 1.0, -1.0)[:, None]
+        sign = np.where(inputs.predicted_classes[rows] == 1, 1.0, -1.0)[:, None]
         is_taken = np.stack(
             [(inputs.model.embed_values(j, codes[:, j]) - vectors[j]) @ slopes[j] for j in range(width)], axis=1
         )

@@ -64,7 +64,7 @@ class Redundant(FeatureCountMetric):
         is_changed = find_changes(inputs, counterfactuals) & counterfactuals.flipped[:, None]
         # Resetting the only change restores the instance itself, which is not a flip.
         rows, columns = np.nonzero(is_changed & (is_changed.sum(axis=1) > 1)[:, None])
-        features, labels = counterfactuals.features[rows, columns], inputs.labels[rows]
+        features, labels = counterfactuals.features[rows, columns], inputs.predicted_classes[rows]
         if counterfactuals.codes is not None:
             reset = counterfactuals.codes[rows]
             reset[np.arange(len(rows)), features] = inputs.codes[rows, features]

@@ -142,7 +142,7 @@ def compute_explanations(
         )
     # One instance is one unit, so that its explanation is found in the cache whichever others are explained.
     computation = ChunkedComputation(
-        job.component, job, _explain_chunk, (rows.ids, rows.labels, rows.codes), section,
+        job.component, job, _explain_chunk, (rows.ids, rows.predicted_classes, rows.codes), section,
         get_chunk_ends=partial(_get_chunk_ends, is_batched=job.is_batched),
     )  # fmt: skip
     joined = compute_in_chunks(computation, executor, cache, advance, scratch or Scratch(), strict=strict)
@@ -231,7 +231,7 @@ def _explain_groups(job: ExplanationJob, groups: Sequence[Ints]) -> list[UnitRes
 
 def _create_batch(job: ExplanationJob, positions: Ints) -> Batch:
     rows = job.rows.take(positions)
-    return Batch(rows.ids, rows.codes, rows.labels, seed=job.seed, component=job.random_component)
+    return Batch(rows.ids, rows.codes, rows.predicted_classes, seed=job.seed, component=job.random_component)
 
 
 def _explain_batch(job: ExplanationJob, batch: Batch) -> Explanation | str:

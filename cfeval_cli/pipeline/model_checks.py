@@ -133,12 +133,12 @@ def check_unchanged(
         batch = slice(start, start + batch_size)
         predictions = evaluate_model(model, dataset, rows.codes[batch])
         labels = predictions.argmax(axis=1)
-        has_changed = labels != rows.labels[batch]
+        has_changed = labels != rows.predicted_classes[batch]
         if probabilities is not None:
             has_changed |= np.abs(predictions - probabilities[batch]).max(axis=1) > tolerance
         if has_changed.any():
             row = int(has_changed.argmax())
-            old, new = rows.labels[start + row], labels[row]
+            old, new = rows.predicted_classes[start + row], labels[row]
             first, second = dataset.classes[old], dataset.classes[new]
             values = [f"class {first} and then class {second}"] if old != new else []
             if probabilities is not None:

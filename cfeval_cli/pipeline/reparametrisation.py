@@ -320,9 +320,9 @@ class _Sample:
         """Return the search task of the run, with the same random numbers."""
         rows, component, key = self.rows.take(part), get_stream_name(level), LedgerKey("search", access=level)
         return SearchTask(
-            rows.ids, rows.codes, rows.labels, seed=context.plan.settings.seed, component=component,
+            rows.ids, rows.codes, rows.predicted_classes, seed=context.plan.settings.seed, component=component,
             features=self.features[part], dataset=context.dataset, model=context.open_client(level, key),
-            measure=distance,
+            distance=distance,
         )  # fmt: skip
 
     @cached_property

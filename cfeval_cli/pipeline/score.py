@@ -215,7 +215,7 @@ def create_metric_input(
     return MetricInput(
         rows.ids,
         rows.codes,
-        rows.labels,
+        rows.predicted_classes,
         rows.probability,
         dataset=context.dataset,
         # Without access: `evaluate_metric` replaces it by a client with the access of each metric.

@@ -73,7 +73,7 @@ def find_counterfactuals(
 ) -> JoinedResults:
     """Find counterfactuals of all instances; the arrays of the result are the fields of `Counterfactuals`."""
     unit_size = job.search.choose_chunk_size(job.dataset, job.features.shape[1])
-    inputs = (job.rows.ids, job.rows.labels, job.rows.codes, job.features)
+    inputs = (job.rows.ids, job.rows.predicted_classes, job.rows.codes, job.features)
     computation = ChunkedComputation(job.component, job, _search_chunk, inputs, section, unit_size)
     return compute_in_chunks(computation, executor, cache, advance, scratch or Scratch())
 
@@ -89,9 +89,11 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
         rows, edits = job.rows.take(verified.positions), counterfactuals.take(verified.positions)
         client = Ledger().open_client(job.model, job.access, job.ledger_key, padded=job.dataset.padded)
         if edits.codes is not None:
-            labels, probability = client.predict_with_proba(edits.codes, rows.labels)
+            labels, probability = client.predict_with_proba(edits.codes, rows.predicted_classes)
         elif edits.vectors is not None:
-            labels, probability = client.evaluate_embeddings(rows.codes, edits.features, edits.vectors, rows.labels)
+            labels, probability = client.evaluate_embeddings(
+                rows.codes, edits.features, edits.vectors, rows.predicted_classes
+            )
         else:
             continue
         classes = np.array(job.dataset.classes)
@@ -102,7 +104,7 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
             first, second = ([f"{p:.8g}" for p in values] for values in (edits.probability, probability))
         if differs.any():
             row = int(differs.argmax())
-            quantity = "class" if probability is None else f"P({job.dataset.classes[rows.labels[row]]})"
+            quantity = "class" if probability is None else f"P({job.dataset.classes[rows.predicted_classes[row]]})"
             verified.report_difference(row, f"the {quantity} of the counterfactual", first[row], second[row])
 
 
@@ -112,13 +114,13 @@ def _search_chunk(job: SearchJob, positions: Ints) -> list[UnitResult]:
     task = SearchTask(
         rows.ids,
         rows.codes,
-        rows.labels,
+        rows.predicted_classes,
         seed=job.seed,
         component=job.component,
         features=select_changeable(job.dataset, job.features[positions]),
         dataset=job.dataset,
         model=ledger.open_client(job.model, job.access, job.ledger_key, padded=job.dataset.padded),
-        measure=job.distance,
+        distance=job.distance,
     )
     counterfactuals = job.search.find(task)
     _check_constraints(job, rows.codes, counterfactuals)

@@ -35,8 +35,8 @@ def find_reversed_signs(context: RunContext, name: str, result: ExplainerResult)
         return None
     agreement = _compute_agreement(result, rows, _compute_drops(context, rows))
     means = {}
-    for label in np.unique(context.rows.labels[rows]).tolist():
-        values = agreement[context.rows.labels[rows] == label]
+    for label in np.unique(context.rows.predicted_classes[rows]).tolist():
+        values = agreement[context.rows.predicted_classes[rows] == label]
         mean = compute_t_interval(values[np.isfinite(values)], _CONFIDENCE)
         if mean.low > 0 or mean.high < 0:
             means[label] = mean.mean
@@ -62,7 +62,7 @@ def _sample_rows(context: RunContext, name: str, result: ExplainerResult) -> Int
     """Return rows of explained instances, as many of each predicted class, without classes that have too few."""
     order = make_stream(context.plan.settings.seed, f"signs.{name}").permutation(len(context.rows))
     explained = order[(result.explanation.features[order] != NO_FEATURE).sum(axis=1) > 1]
-    labels = context.rows.labels[explained]
+    labels = context.rows.predicted_classes[explained]
     samples = [explained[labels == label][:_MAX_INSTANCES_PER_CLASS] for label in np.unique(labels)]
     samples = [sample for sample in samples if len(sample) >= _MIN_INSTANCES_PER_CLASS]
     return np.sort(np.concatenate([explained[:0], *samples]))
@@ -75,7 +75,9 @@ def _compute_drops(context: RunContext, rows: Ints) -> Floats:
     )
     sample, removal = context.rows.take(rows), Marginal(draws=_N_DRAWS)
     explain = Omission({removal.name: removal}, removal=removal.name).fit(context.dataset, client)
-    batch = Batch(sample.ids, sample.codes, sample.labels, seed=context.plan.settings.seed, component="signs")
+    batch = Batch(
+        sample.ids, sample.codes, sample.predicted_classes, seed=context.plan.settings.seed, component="signs"
+    )
     return explain(batch).to_dense(context.dataset.n_features)
 
 

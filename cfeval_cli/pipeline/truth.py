@@ -54,7 +54,7 @@ def compute_truth(context: RunContext, name: str, positions: Ints, advance: Call
     key = hash_work(TruthJob, truth_hash, context.subject_hash) if evaluates_model else None
     section = Section(key, f"{context.dataset.name}, truth.{name}")
     job = TruthJob(truth, context.dataset, context.model, rows)
-    inputs = (rows.ids, rows.labels, rows.codes)
+    inputs = (rows.ids, rows.predicted_classes, rows.codes)
     size = _CHUNK_SIZE if evaluates_model else _CHUNK_SIZE_WITHOUT_EVALUATIONS
     computation = ChunkedComputation(f"truth.{name}", job, _compute_chunk, inputs, section, size)
     joined = compute_in_chunks(computation, context.plan.executor, context.cache, advance, context.scratch)

@@ -45,7 +45,7 @@ def make_instances_builders(
     columns: dict[str, Any] = {
         "instance": instances.ids,
         "label": instances.labels,
-        "predicted": rows.labels,
+        "predicted": rows.predicted_classes,
         "probability": probabilities[:, 1] if is_binary and probabilities is not None else nothing,
         "predicted_probability": nothing if rows.probability is None else rows.probability,
         "codes": instances.codes,

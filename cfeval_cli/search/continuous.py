@@ -92,7 +92,7 @@ class Continuous(Search):
         logits, slopes = task.model.compute_linear_logits(task.codes)
         weights = np.where((task.features != NO_FEATURE)[:, :, None], slopes[task.features], 0.0)
         length = np.sqrt((weights**2).sum(axis=(1, 2)))
-        direction = np.where(task.labels == 1, -1.0, 1.0)  # away from the predicted class
+        direction = np.where(task.predicted_classes == 1, -1.0, 1.0)  # away from the predicted class
         step = _solve_scalar_problem(-direction * logits, length, self.alpha) * direction
         step = np.divide(step, length, out=np.zeros_like(length), where=length > 0)
         vectors = embed_selected_features(task) + step[:, None, None] * weights
@@ -104,7 +104,9 @@ class Continuous(Search):
         noise = np.stack([task.make_rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
         noise *= (task.features != NO_FEATURE)[:, None, :, None]
         rows = np.repeat(np.arange(len(own)), self.restarts)
-        compute_probability = task.model.make_gradient_function(task.codes, task.features, task.labels, self.alpha)
+        compute_probability = task.model.make_gradient_function(
+            task.codes, task.features, task.predicted_classes, self.alpha
+        )
 
         def compute_objective(vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
             """Return the objective and its gradient in the embeddings of the selected features."""

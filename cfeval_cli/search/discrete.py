@@ -136,7 +136,7 @@ class Discrete(Search):
             is_changed |= values[:, i] != candidates.own[i].take(rows)
         instances = batch.instances
         is_flip, probability = task.model.evaluate_edits(
-            task.codes[instances], task.features[instances], batch.members, values, task.labels[instances]
+            task.codes[instances], task.features[instances], batch.members, values, task.predicted_classes[instances]
         )
         pick = self.pick
         if pick == "auto":
@@ -160,7 +160,7 @@ class Discrete(Search):
         """Return the distance of each candidate; instances with the same features may share their candidates."""
         if candidates.own_position is not None:
             rows = np.broadcast_to(batch.rows, len(values))
-            return task.measure.compute_distances(
+            return task.distance.compute_distances(
                 task.codes[rows], apply_edits(task.codes, task.features, rows, values)
             )
         distances = np.zeros(len(values))
@@ -174,7 +174,7 @@ class Discrete(Search):
             if is_feature.any():
                 shared = values[is_member][:size, is_feature]
                 codes = task.codes[batch.instances][members]
-                distances[is_member] = task.measure.compute_distance_matrix(codes, group[is_feature], shared).ravel()
+                distances[is_member] = task.distance.compute_distance_matrix(codes, group[is_feature], shared).ravel()
         return distances
 
 

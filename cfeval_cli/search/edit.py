@@ -10,14 +10,14 @@ from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Bools, Codes, Counterfac
 def evaluate_edited_values(task: SearchTask, edited: Codes, max_batch_rows: int) -> Counterfactuals:
     """Return the counterfactuals that exchange the values of some features, evaluated in batches."""
     batches = [slice(start, start + max_batch_rows) for start in range(0, len(edited), max_batch_rows)]
-    predictions = [task.model.predict_with_proba(edited[batch], task.labels[batch]) for batch in batches]
+    predictions = [task.model.predict_with_proba(edited[batch], task.predicted_classes[batch]) for batch in batches]
     labels = np.concatenate([np.zeros(0, dtype=np.int64), *(batch_labels for batch_labels, _ in predictions)])
     probabilities = [probability for _, probability in predictions if probability is not None]
     return Counterfactuals(
         features=task.features,
         labels=labels,
-        flipped=labels != task.labels,
-        distance=task.measure.compute_distances(task.codes, edited),
+        flipped=labels != task.predicted_classes,
+        distance=task.distance.compute_distances(task.codes, edited),
         probability=np.concatenate([np.zeros(0), *probabilities]) if task.access >= Access.PROBABILITY else None,
         codes=edited,
     )
@@ -27,12 +27,12 @@ def evaluate_edited_embeddings(
     task: SearchTask, vectors: Floats, converged: Bools, steps: Ints | None = None
 ) -> Counterfactuals:
     """Return the counterfactuals that move the embeddings of the selected features to `vectors` (n, k, d)."""
-    labels, probability = task.model.evaluate_embeddings(task.codes, task.features, vectors, task.labels)
+    labels, probability = task.model.evaluate_embeddings(task.codes, task.features, vectors, task.predicted_classes)
     return Counterfactuals(
         features=task.features,
         labels=labels,
-        flipped=labels != task.labels,
-        distance=task.measure.compute_embedding_distances(task.codes, task.features, vectors),
+        flipped=labels != task.predicted_classes,
+        distance=task.distance.compute_embedding_distances(task.codes, task.features, vectors),
         probability=probability,
         vectors=vectors,
         converged=converged,

@@ -63,7 +63,7 @@ class Exact(Search):
         logits, slopes = task.model.compute_linear_logits(task.codes)
         weights = np.where((task.features != NO_FEATURE)[:, :, None], slopes[task.features], 0.0)
         squared = (weights**2).sum(axis=(1, 2))
-        target = np.where(task.labels == 1, -self.margin, self.margin)
+        target = np.where(task.predicted_classes == 1, -self.margin, self.margin)
         step = np.divide(target - logits, squared, out=np.zeros_like(logits), where=squared > 0)
         vectors = embed_selected_features(task) + step[:, None, None] * weights
         return evaluate_edited_embeddings(task, vectors, squared > 0)

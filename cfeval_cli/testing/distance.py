@@ -55,27 +55,34 @@ def _check_on(distance: Distance, problem: Problem, level: Access) -> None:
         f"{name}: estimate_fit_cost() must be a number of operations, not {cost!r}.",
     )
     with forbid_global_generator(name):
-        measure, repeated_fit = (distance.fit(problem.dataset, problem.model, level) for _ in range(2))
-        _check_measure(measure, repeated_fit, problem, name, checks_embeddings=embeds and level >= Access.GRADIENT)
+        fitted_distance, repeated_fit = (distance.fit(problem.dataset, problem.model, level) for _ in range(2))
+        _check_fitted_distance(
+            fitted_distance, repeated_fit, problem, name, checks_embeddings=embeds and level >= Access.GRADIENT
+        )
 
 
-def _check_measure(
-    measure: FittedDistance, repeated_fit: FittedDistance, problem: Problem, name: str, *, checks_embeddings: bool
+def _check_fitted_distance(
+    fitted_distance: FittedDistance,
+    repeated_fit: FittedDistance,
+    problem: Problem,
+    name: str,
+    *,
+    checks_embeddings: bool,
 ) -> None:
     codes = problem.rows.codes
     features, values = np.array([0, 1]), np.array([[0, 0], [1, 0], [1, 2]], dtype=np.int32)
     edited = np.repeat(codes[:, None], len(values), axis=1)
     edited[:, :, features] = values
     rows, edits = np.repeat(codes, len(values), axis=0), edited.reshape(-1, codes.shape[1])
-    between = measure.compute_distances(rows, edits)
+    between = fitted_distance.compute_distances(rows, edits)
     require_array(between, (len(rows),), "f", f"{name}: compute_distances()")
     require(np.isfinite(between).all() and (between >= 0).all(), f"{name}: distances must be finite and not negative.")
     require_equal(between, repeated_fit.compute_distances(rows, edits), f"{name} gives other distances a second time.")
-    reverse = measure.compute_distances(rows[::-1], edits[::-1])[::-1]
+    reverse = fitted_distance.compute_distances(rows[::-1], edits[::-1])[::-1]
     require_equal(between, reverse, f"{name} gives other distances in another order.")
-    single = measure.compute_distances(rows[:1], edits[:1])
+    single = fitted_distance.compute_distances(rows[:1], edits[:1])
     require_equal(between[:1], single, f"{name} gives another distance for a pair alone.")
-    matrix = measure.compute_distance_matrix(codes, features, values)
+    matrix = fitted_distance.compute_distance_matrix(codes, features, values)
     require_array(matrix, (len(codes), len(values)), "f", f"{name}: compute_distance_matrix()")
     require_equal(
         matrix.ravel(), between, f"{name}: compute_distance_matrix() and compute_distances() disagree.", _CLOSE
@@ -83,7 +90,7 @@ def _check_measure(
     if checks_embeddings and isinstance(problem.model, HasEmbeddings):
         first = edited[:, 0]
         vectors = np.stack([problem.model.embed_values(j, first[:, j]) for j in features.tolist()], axis=1)
-        distances = measure.compute_embedding_distances(codes, np.tile(features, (len(codes), 1)), vectors)
+        distances = fitted_distance.compute_embedding_distances(codes, np.tile(features, (len(codes), 1)), vectors)
         require_array(distances, (len(codes),), "f", f"{name}: compute_embedding_distances()")
         require_equal(
             distances, matrix[:, 0], f"{name}: compute_embedding_distances() and compute_distances() disagree.", _CLOSE

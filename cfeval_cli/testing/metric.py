@@ -118,7 +118,8 @@ def _make_inputs(problem: Problem) -> MetricInput:
         removals[removal.name] = FittedRemoval(removal, None if reason else removal.fit(dataset, client), reason or "")
     truths = [Shapley(), Contrast()] if problem.spec.supports(HasAdditiveEffects) else []
     return MetricInput(
-        rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset, model=client, features=features, k=_K,
+        rows.ids, rows.codes, rows.predicted_classes, rows.probability,
+        dataset=dataset, model=client, features=features, k=_K,
         complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits, removals=removals,
         truth={truth.name: truth.compute_masked_importance(dataset, client, rows) for truth in truths},
         explanation=explanation,
@@ -129,7 +130,7 @@ def _take(inputs: MetricInput, order: Ints) -> MetricInput:
     """Return the input of some instances, with an empty memory."""
     rows = inputs.take(order)
     return replace(
-        inputs, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
+        inputs, ids=rows.ids, codes=rows.codes, predicted_classes=rows.predicted_classes, probability=rows.probability,
         features=inputs.features[order], complete=inputs.complete[order],
         counterfactuals={level: edits.take(order) for level, edits in inputs.counterfactuals.items()},
         truth={name: values[order] for name, values in inputs.truth.items()},

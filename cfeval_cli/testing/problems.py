@@ -64,7 +64,9 @@ class Problem:
     def make_batch(self, order: Ints, seed: int = 0) -> Batch:
         """Return some test instances to be explained."""
         rows = self.rows.take(order)
-        return Batch(rows.ids, rows.codes, rows.labels, rows.probability, seed=seed, component="explainer.checked")
+        return Batch(
+            rows.ids, rows.codes, rows.predicted_classes, rows.probability, seed=seed, component="explainer.checked"
+        )
 
 
 @cache

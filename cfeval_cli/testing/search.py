@@ -60,16 +60,16 @@ def choose_features(problem: Problem, k: int) -> Ints:
 
 def find_counterfactuals(search: Search, problem: Problem, features: Ints, level: Access) -> Counterfactuals:
     """Return counterfactuals of all test instances, at the Euclidean distance."""
-    measure = Euclidean().fit(problem.dataset, problem.model, level)
-    return search.find(_make_task(problem, features, level, np.arange(len(features)), measure))
+    distance = Euclidean().fit(problem.dataset, problem.model, level)
+    return search.find(_make_task(problem, features, level, np.arange(len(features)), distance))
 
 
-def _make_task(problem: Problem, features: Ints, level: Access, order: Ints, measure: FittedDistance) -> SearchTask:
+def _make_task(problem: Problem, features: Ints, level: Access, order: Ints, distance: FittedDistance) -> SearchTask:
     rows = problem.rows.take(order)
     return SearchTask(
-        rows.ids, rows.codes, rows.labels, rows.probability if level >= Access.PROBABILITY else None, seed=0,
+        rows.ids, rows.codes, rows.predicted_classes, rows.probability if level >= Access.PROBABILITY else None, seed=0,
         component="search", features=select_changeable(problem.dataset, features[order]), dataset=problem.dataset,
-        model=problem.make_client(level), measure=measure,
+        model=problem.make_client(level), distance=distance,
     )  # fmt: skip
 
 
@@ -78,9 +78,9 @@ def _check_on(search: Search, problem: Problem, level: Access) -> None:
     features, order = choose_features(problem, 2), np.arange(len(problem.rows))
     workload = search.estimate_workload(problem.dataset, features)
     require(isinstance(workload, Workload), f"{name}: estimate_workload() must return a Workload, not {workload!r}.")
-    measure = Euclidean().fit(problem.dataset, problem.model, level)
+    distance = Euclidean().fit(problem.dataset, problem.model, level)
     parts = (order, order, order[::-1], order[2:3], order[:0])
-    tasks = [_make_task(problem, features, level, part, measure) for part in parts]
+    tasks = [_make_task(problem, features, level, part, distance) for part in parts]
     with enforce_access(name), forbid_global_generator(name):
         all_edits, repetition, reverse, single_edit, no_edits = (search.find(task) for task in tasks)
     _check_counterfactuals(all_edits, tasks[0], name)
@@ -118,7 +118,7 @@ def _check_counterfactuals(edits: Counterfactuals, task: SearchTask, name: str) 
     require_array(edits.flipped, (n,), "b", f"{name}: flipped")
     require_array(edits.distance, (n,), "f", f"{name}: distance")
     require(
-        (edits.flipped == (edits.labels != task.labels)).all(),
+        (edits.flipped == (edits.labels != task.predicted_classes)).all(),
         f"{name}: flipped contradicts labels.",
     )
     require((edits.distance >= 0).all(), f"{name}: distances must not be negative.")

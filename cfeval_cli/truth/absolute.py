@@ -26,4 +26,4 @@ class Absolute(Truth):
 
     def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Return |c_j(x_j)|."""
-        return np.abs(model.compute_effects(rows.codes, rows.labels))
+        return np.abs(model.compute_effects(rows.codes, rows.predicted_classes))

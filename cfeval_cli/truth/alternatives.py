@@ -46,7 +46,9 @@ def evaluate_alternatives(
             is_allowed &= dataset.features[j].allows(own, new) & (own != new) & (own != ABSENT)
         row_numbers, combination_numbers = np.nonzero(is_allowed)
         edited = np.broadcast_to(np.array(features), (len(batch), len(features)))
-        flips, after = model.evaluate_edits(batch.codes, edited, row_numbers, values[combination_numbers], batch.labels)
+        flips, after = model.evaluate_edits(
+            batch.codes, edited, row_numbers, values[combination_numbers], batch.predicted_classes
+        )
         is_flip, probability = np.zeros(is_allowed.shape, dtype=bool), np.ones(is_allowed.shape)
         is_flip[row_numbers, combination_numbers] = flips
         probability[row_numbers, combination_numbers] = 1.0 - flips if after is None else after

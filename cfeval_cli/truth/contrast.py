@@ -60,15 +60,15 @@ class Contrast(Truth):
         lowest = [
             _find_lowest_permitted(dataset, model, j, rows)
             if dataset.features[j].allowed_change != "any"
-            else _find_lowest_other(model, j, dataset.get_alternatives(j), rows.codes[:, j], rows.labels)
+            else _find_lowest_other(model, j, dataset.get_alternatives(j), rows.codes[:, j], rows.predicted_classes)
             for j in range(dataset.n_features)
         ]
-        return model.compute_effects(rows.codes, rows.labels) - np.stack(lowest, axis=1)
+        return model.compute_effects(rows.codes, rows.predicted_classes) - np.stack(lowest, axis=1)
 
 
 def _compute_drops(dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
     """Return the largest drop (n, M) of p(ŷ); 0 for features that may not change."""
-    before = model.predict_class_proba(rows.codes, rows.labels)
+    before = model.predict_class_proba(rows.codes, rows.predicted_classes)
     drops = np.zeros(rows.codes.shape)
     for j in range(dataset.n_features):
         for batch in evaluate_alternatives(dataset, model, rows, (j,)):
@@ -93,8 +93,8 @@ def _find_lowest_permitted(dataset: Dataset, model: ModelClient, feature: int, r
     """Return for each row the lowest effect of the values that its own may change to."""
     own, values = rows.codes[:, feature], dataset.get_alternatives(feature)
     lowest = np.empty(len(own))
-    for label in np.unique(rows.labels).tolist():
-        effects, has_label = model.compute_value_effects(feature, label), rows.labels == label
+    for label in np.unique(rows.predicted_classes).tolist():
+        effects, has_label = model.compute_value_effects(feature, label), rows.predicted_classes == label
         is_allowed = dataset.find_allowed(feature, own[has_label])
         other_effects = np.where(is_allowed, effects[values], np.inf).min(axis=1, initial=np.inf)
         lowest[has_label] = np.where(np.isinf(other_effects), effects[own[has_label]], other_effects)

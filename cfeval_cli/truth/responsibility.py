@@ -114,7 +114,7 @@ def compute_tree_responsibility(dataset: Dataset, leaves: Leaves, rows: Rows) ->
         # (n, L, M): whether x has to change a feature to reach a leaf, and whether it can.
         must_change = np.stack([~leaves.accepts(j, batch.codes[:, j]) for j in range(n_features)], axis=2)
         can_change = np.stack([_find_reachable_leaves(dataset, leaves, j, batch) for j in range(n_features)], axis=2)
-        is_reachable = (classes != batch.labels[:, None]) & (can_change | ~must_change).all(axis=2)
+        is_reachable = (classes != batch.predicted_classes[:, None]) & (can_change | ~must_change).all(axis=2)
         sets = must_change.astype(np.float32)
         sizes = sets.sum(axis=2)
         n_outside = sets @ (1 - sets).transpose(0, 2, 1)  # (n, L, L): features of the first set not in the second

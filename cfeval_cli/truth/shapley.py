@@ -81,7 +81,10 @@ class Shapley(Truth):
     def estimate(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """Compute the values by the cheapest exact algorithm, or estimate them from a sample of orders."""
         if model.has_effects:
-            values = model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[rows.labels]
+            values = (
+                model.compute_effects(rows.codes, rows.predicted_classes)
+                - model.compute_mean_effects()[rows.predicted_classes]
+            )
             return TruthEstimate(np.where(rows.codes == ABSENT, -np.inf, values))
         if model.has_leaves:
             return TruthEstimate(_round_to_zero(compute_tree_values(model.get_leaves(), dataset.train.codes, rows)))
@@ -157,10 +160,12 @@ def _sample_gains(
     hybrids = np.broadcast_to(background_rows[:, :, None, None], (*shape, background.shape[1])).copy()
     own = np.broadcast_to(rows.codes[:, None, None, None], hybrids.shape)
     hybrids[..., players] = np.where(is_own, own[..., players], hybrids[..., players])
-    labels = np.broadcast_to(rows.labels[:, None, None, None], shape).ravel()
+    labels = np.broadcast_to(rows.predicted_classes[:, None, None, None], shape).ravel()
     inner = model.predict_class_proba(hybrids.reshape(-1, background.shape[1]), labels).reshape(shape)
-    first = model.predict_class_proba(background_rows.reshape(-1, background.shape[1]), np.repeat(rows.labels, n_pairs))
-    last = model.predict_class_proba(rows.codes, rows.labels)
+    first = model.predict_class_proba(
+        background_rows.reshape(-1, background.shape[1]), np.repeat(rows.predicted_classes, n_pairs)
+    )
+    last = model.predict_class_proba(rows.codes, rows.predicted_classes)
     starts = np.broadcast_to(first.reshape(n, n_pairs, 1, 1), (n, n_pairs, 2, 1))
     ends = np.broadcast_to(last.reshape(n, 1, 1, 1), (n, n_pairs, 2, 1))
     gains = np.diff(np.concatenate([starts, inner, ends], axis=3), axis=3)
@@ -197,7 +202,7 @@ def compute_coalition_values(model: ModelClient, background: Codes, players: Int
             batch = rows.take(slice(start, start + step))
             hybrids = np.repeat(background_rows[None], len(batch), axis=0)
             hybrids[:, :, inside] = batch.codes[:, None, inside]
-            labels = np.repeat(batch.labels, len(background_rows))
+            labels = np.repeat(batch.predicted_classes, len(background_rows))
             probability = model.predict_class_proba(hybrids.reshape(-1, background_rows.shape[1]), labels)
             coalition_values[coalition, start : start + step] = probability.reshape(len(batch), -1) @ shares
     coalitions = np.arange(1 << size)
@@ -229,7 +234,7 @@ def compute_tree_values(leaves: Leaves, background: Codes, rows: Rows) -> Floats
         parts = [
             _compute_leaf_values(row_fits[i : i + step], background_fits, shares) for i in range(0, len(row_fits), step)
         ]
-        values[:, tested_features] += probabilities[rows.labels, None] * np.concatenate(parts)[row_patterns]
+        values[:, tested_features] += probabilities[rows.predicted_classes, None] * np.concatenate(parts)[row_patterns]
     return values
 
 

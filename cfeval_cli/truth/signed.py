@@ -24,4 +24,4 @@ class Signed(Truth):
 
     def compute_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Return c_j(x_j), with the sign of the predicted class."""
-        return model.compute_effects(rows.codes, rows.labels)
+        return model.compute_effects(rows.codes, rows.predicted_classes)

@@ -30,7 +30,9 @@ def test_selected_rows_keep_all_columns():
     for selection in (np.array([3, 1]), slice(1, 4)):
         part = rows.take(selection)
         assert (part.ids == rows.ids[selection]).all() and (part.codes == rows.codes[selection]).all()
-        assert (part.labels == rows.labels[selection]).all() and (part.probability == rows.probability[selection]).all()
+        assert (part.predicted_classes == rows.predicted_classes[selection]).all() and (
+            part.probability == rows.probability[selection]
+        ).all()
     assert len(rows) == 5 and replace(rows, probability=None).take(slice(2)).probability is None
 
 
@@ -152,7 +154,7 @@ def test_tasks_are_split_and_counterfactuals_concatenated():
     task = make_task(dataset, make_linear(dataset), choose_features(dataset, 1, 0), Access.LABEL)
     part = task.select_instances(slice(2, 5))
     assert len(part) == 3 and (part.features == task.features[2:5]).all() and part.access is Access.LABEL
-    assert part.measure is task.measure and (part.ids == task.ids[2:5]).all()
+    assert part.distance is task.distance and (part.ids == task.ids[2:5]).all()
 
     def make_counterfactuals(n, **columns):
         return Counterfactuals(np.zeros((n, 1), int), np.zeros(n, int), np.zeros(n, bool), np.ones(n), **columns)

@@ -55,7 +55,7 @@ def test_effects_of_all_removals_equal_those_by_hand(problem, seed, removal):
     flips, probability = effect.flip_rate, effect.probability
     expected = [
         compute_effect_by_hand(dataset, model, row, label, removed_row, removal)
-        for row, label, removed_row in zip(rows.codes, rows.labels, is_removed, strict=True)
+        for row, label, removed_row in zip(rows.codes, rows.predicted_classes, is_removed, strict=True)
     ]
     assert flips == pytest.approx([flip for flip, _ in expected])
     assert probability == pytest.approx([mean for _, mean in expected])
@@ -115,9 +115,9 @@ def test_mean_over_draws_is_weighted_and_computed_in_batches(monkeypatch):
         values, weights = replacement.sample(features)
         edited = np.tile(rows.codes[i], (len(values), 1))
         edited[:, features] = values
-        p = model.predict_positive(edited) if rows.labels[i] == 1 else 1 - model.predict_positive(edited)
+        p = model.predict_positive(edited) if rows.predicted_classes[i] == 1 else 1 - model.predict_positive(edited)
         assert probability[i] == pytest.approx((p * weights).sum())
-        assert flips[i] == pytest.approx(((predict_labels(model, edited) != rows.labels[i]) * weights).sum())
+        assert flips[i] == pytest.approx(((predict_labels(model, edited) != rows.predicted_classes[i]) * weights).sum())
     batch_sizes = []
 
     class RecordingModelOfSizes(Probabilistic, HasEmbeddings):

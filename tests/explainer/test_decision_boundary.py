@@ -128,7 +128,7 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
     explanation = explainer.fit(dataset, open_client(Black(), access))(batch)
     for i, row in enumerate(batch.codes):
         samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
-        flips = samples[predict_labels(model, samples) != batch.labels[i]]
+        flips = samples[predict_labels(model, samples) != batch.predicted_classes[i]]
         selected = explanation.features[i][explanation.features[i] != NO_FEATURE].tolist()
         if not len(flips):
             assert selected == []
@@ -139,9 +139,9 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
             single = row.copy()
             single[j] = best[j]
             if access == Access.LABEL:  # those that flip alone come first
-                assert score == float(predict_labels(model, single[None])[0] != batch.labels[i])
+                assert score == float(predict_labels(model, single[None])[0] != batch.predicted_classes[i])
             else:
-                sign = 1 if batch.labels[i] == 1 else -1
+                sign = 1 if batch.predicted_classes[i] == 1 else -1
                 assert score == pytest.approx(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, single))))
         assert (np.diff(explanation.scores[i][: len(selected)]) <= 1e-12).all()
 

@@ -31,7 +31,7 @@ def test_captum_called_by_hand_gives_the_same(removal):
         dataset.n_features,
     )
     for i, codes in enumerate(batch.codes):
-        forward = against_the_others(model, int(batch.labels[i]))
+        forward = against_the_others(model, int(batch.predicted_classes[i]))
         embeddings, starts, weights = by_hand(dataset, model, codes, removal)
         vectors = torch.as_tensor(embeddings)[None].requires_grad_()
         if removal == "zero":
@@ -51,5 +51,5 @@ def test_scores_on_the_white_box_equal_truth_signed():
         explanation = densify(
             GradientInput(ALL_REMOVALS).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.n_features
         )
-        expected = compute_importance("signed", model, dataset, batch.codes, batch.labels)
+        expected = compute_importance("signed", model, dataset, batch.codes, batch.predicted_classes)
         assert explanation[is_present] == pytest.approx(expected[is_present], abs=1e-9)

@@ -81,7 +81,7 @@ def test_model_without_logits_is_explained_by_log_probabilities(explainer, seed)
     model, batch = bent(dataset)
     explanation = densify(explainer(ALL_REMOVALS, "zero").fit(dataset, open_client(model, Access.GRADIENT))(batch), 4)
     for i, codes in enumerate(batch.codes):
-        forward = against_the_others(model, int(batch.labels[i]))
+        forward = against_the_others(model, int(batch.predicted_classes[i]))
         embeddings, (start,), _ = by_hand(dataset, model, codes, "zero")
         ends = forward(torch.as_tensor(np.stack([embeddings, start]))).numpy()
         if explainer is IntegratedGradients:

@@ -32,7 +32,7 @@ def test_captum_called_by_hand_gives_the_same(removal, steps):
         dataset.n_features,
     )
     for i, codes in enumerate(batch.codes):
-        package = captum.IntegratedGradients(against_the_others(model, int(batch.labels[i])))
+        package = captum.IntegratedGradients(against_the_others(model, int(batch.predicted_classes[i])))
         embeddings, starts, weights = by_hand(dataset, model, codes, removal)
         size = torch.as_tensor(np.stack([embeddings] * len(starts)))
         values = package.attribute(size, torch.as_tensor(np.stack(starts)), n_steps=steps).numpy().sum(axis=2)
@@ -51,7 +51,7 @@ def test_baseline_zero_gives_signed_and_mean_of_a_table_gives_shapley(dataset):
     for removal, truth in pairs.items():
         explain = IntegratedGradients(ALL_REMOVALS, removal).fit(dataset, open_client(model, Access.GRADIENT))
         explanation = densify(explain(batch), len(is_present[0]))
-        expected = compute_importance(truth, model, dataset, batch.codes, batch.labels)
+        expected = compute_importance(truth, model, dataset, batch.codes, batch.predicted_classes)
         assert explanation[is_present] == pytest.approx(expected[is_present], abs=1e-9)
 
 
@@ -64,7 +64,7 @@ def test_a_prediction_that_is_as_sure_as_can_be_is_explained():
     explain = IntegratedGradients(ALL_REMOVALS, "zero").fit(dataset, open_client(model, Access.GRADIENT))
     explanation = densify(explain(batch), 3)
     assert explanation == pytest.approx(
-        compute_importance("signed", model, dataset, batch.codes, batch.labels), rel=1e-9
+        compute_importance("signed", model, dataset, batch.codes, batch.predicted_classes), rel=1e-9
     )
 
 

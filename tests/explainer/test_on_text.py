@@ -128,7 +128,7 @@ def test_removed_words_do_not_shift_the_others(explainer):
 def test_lime_gives_the_coefficients_of_the_package_on_strings():
     explanation = Lime(n_samples=400, kernel_width=20.0).fit(DATASET, open_client(MODEL))(batch())
     for i, sentence in enumerate(SENTENCES):
-        label = int(batch().labels[i])
+        label = int(batch().predicted_classes[i])
         package = LimeTextExplainer(
             bow=False, split_expression=r"\s+", mask_string="UNKWORDZ", feature_selection="none", kernel_width=20.0,
             random_state=draw_seed(make_stream(3, "explainer.x", i)),

@@ -54,7 +54,7 @@ def setting(name, rows=4):
 
 def query_package(dataset, model, batch, i, background):
     """What the package is given: a function, a background, and a seed."""
-    label = int(batch.labels[i])
+    label = int(batch.predicted_classes[i])
     rows = np.where(batch.codes[i] == ABSENT, ABSENT, background)
 
     def function(x):
@@ -114,7 +114,7 @@ def test_all_sets_or_many_orders_give_the_shapley_value(algorithm):
     rows = coalitions.draw_background(dataset, 15, 0)
     for i, codes in enumerate(batch.codes):
 
-        def value(subset, codes=codes, label=int(batch.labels[i])):
+        def value(subset, codes=codes, label=int(batch.predicted_classes[i])):
             edited = rows.copy()
             edited[:, [*subset]] = codes[[*subset]]
             return get_class_proba(model, edited, np.full(len(rows), label)).mean()
@@ -142,7 +142,7 @@ def test_equal_rows_are_evaluated_once():
 def test_linear_is_the_contribution_to_the_logit_of_the_truth_shapley(name):
     dataset, model, batch = setting(name, 10)
     explanation = densify(Shap("linear").fit(dataset, open_client(model))(batch), dataset.n_features)
-    reference = compute_importance("shapley", model, dataset, batch.codes, batch.labels)
+    reference = compute_importance("shapley", model, dataset, batch.codes, batch.predicted_classes)
     is_present = batch.codes != ABSENT
     assert explanation[is_present] == pytest.approx(reference[is_present], abs=1e-9)
 
@@ -156,7 +156,7 @@ def test_linear_is_the_packages_on_embeddings():
 
     masker = shap.maskers.Independent(embedded(dataset.train.codes), max_samples=1000)
     values = shap.LinearExplainer((model.weights.ravel(), model.bias), masker).shap_values(embedded(batch.codes))
-    signs = np.where(batch.labels == 1, 1, -1)[:, None]
+    signs = np.where(batch.predicted_classes == 1, 1, -1)[:, None]
     assert explanation == pytest.approx(signs * values.reshape(6, dataset.n_features, 3).sum(axis=2), abs=1e-9)
 
 
@@ -187,7 +187,7 @@ def test_tree_equals_the_package_and_auto_uses_it_if_values_sum_to_the_probabili
     auto = densify(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.n_features)
     rows = coalitions.draw_background(dataset, 40, 0)
     result_of_all = model.predict_proba(batch.codes) - model.predict_proba(rows).mean(axis=0)
-    assert auto.sum(axis=1) == pytest.approx(result_of_all[np.arange(6), batch.labels], abs=2e-4)
+    assert auto.sum(axis=1) == pytest.approx(result_of_all[np.arange(6), batch.predicted_classes], abs=2e-4)
     if categories and not set(np.unique(model.encode(rows)[:, :2]).tolist()) <= {0.0, 1.0} and _native(model):
         expected = Shap("permutation", 40).fit(dataset, open_client(model, Access.PROBABILITY))(batch)
         assert auto == pytest.approx(
@@ -202,7 +202,7 @@ def test_tree_equals_the_package_and_auto_uses_it_if_values_sum_to_the_probabili
     masker = shap.maskers.Independent(exact, max_samples=40)
     package = shap.TreeExplainer(model.get_estimator(), masker, model_output="probability")
     values = np.asarray(package.shap_values(model.encode(batch.codes), check_additivity=False))
-    for i, label in enumerate(batch.labels):
+    for i, label in enumerate(batch.predicted_classes):
         own_file = values[i, :, label] if values.ndim == 3 else values[i] * (1 if label else -1)
         expected = [own_file[model.get_column_features() == j].sum() for j in range(dataset.n_features)]
         assert auto[i] == pytest.approx(expected, abs=1e-9)
@@ -226,7 +226,9 @@ def test_trees_without_some_features_are_explained_by_the_others(hidden):
         edited = np.stack([rows] * len(sets))
         for part, subset in zip(edited, sets, strict=True):
             part[:, [*subset]] = codes[[*subset]]
-        chances = model.predict_proba(np.concatenate(edited))[:, batch.labels[i]].reshape(len(sets), len(rows))
+        chances = model.predict_proba(np.concatenate(edited))[:, batch.predicted_classes[i]].reshape(
+            len(sets), len(rows)
+        )
         values = dict(zip(sets, chances.mean(axis=1), strict=True))
         assert explanation[i] == pytest.approx(
             shapley(lambda subset, of=values: of[frozenset(subset)], dataset.n_features), abs=1e-6

@@ -101,7 +101,7 @@ def test_lr_equals_the_ranking_of_the_ground_truth(definition):
     model = make_linear(dataset)
     explanation = explain(Lr(TRUTHS[definition], definition), dataset, model)
     batch = make_batch(dataset, model)
-    scores = compute_importance(definition, model, dataset, batch.codes, batch.labels)
+    scores = compute_importance(definition, model, dataset, batch.codes, batch.predicted_classes)
     assert (explanation.features == find_top_k(scores, 3)).all()
 
 

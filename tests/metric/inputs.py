@@ -53,7 +53,7 @@ def make_inputs(dataset, model, k=1, seed=0, removals=None, access=Access.WHITE_
     explanation = make_explanation(rows.codes, seed, short)
     features = explanation.top_k(k)
     return MetricInput(
-        rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset,
+        rows.ids, rows.codes, rows.predicted_classes, rows.probability, dataset=dataset,
         model=open_client(model, access, padded=dataset.padded), features=features, k=k,
         complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits or {},
         removals=fit_removals(dataset, model, removals), truth={}, explanation=explanation, **extra,
@@ -82,7 +82,7 @@ def list_remaining_probabilities(model, inputs, fitted, i, remove_selected):
     rows = np.repeat(inputs.codes[i : i + 1], len(weights), axis=0)
     for row, replacement in zip(rows, values, strict=True):
         row[remove_selected] = replacement
-    return list(zip(weights, model.predict_proba(rows)[:, inputs.labels[i]].tolist(), strict=True))
+    return list(zip(weights, model.predict_proba(rows)[:, inputs.predicted_classes[i]].tolist(), strict=True))
 
 
 def compute_drop(model, inputs, fitted, i, remove_selected):

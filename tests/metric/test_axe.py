@@ -32,7 +32,7 @@ def test_score_equals_vote_of_all_training_rows(seed, mixed, k, size):
         ])  # fmt: skip
         votes = np.array([compute_expected_share(distances, classes == c, size) for c in range(3)])
         winners = np.flatnonzero(votes >= votes.max() - 1e-9)
-        assert scores[i] == pytest.approx((inputs.labels[i] in winners) / len(winners))
+        assert scores[i] == pytest.approx((inputs.predicted_classes[i] in winners) / len(winners))
 
 
 def test_texts_are_not_applicable_and_invalid_settings_are_rejected():

@@ -18,7 +18,7 @@ def find_smallest(dataset, model, inputs, i, max_size):
     order = inputs.explanation.features[i]
     order = order[order != NO_FEATURE].tolist()
     flipping_sizes = (n for n in range(1, min(max_size, len(order)) + 1)
-             if flips(dataset, model, inputs.codes[i], inputs.labels[i], order[:n]))  # fmt: skip
+             if flips(dataset, model, inputs.codes[i], inputs.predicted_classes[i], order[:n]))  # fmt: skip
     return next(flipping_sizes, max_size + 1)
 
 
@@ -40,7 +40,7 @@ def test_score_is_exact_for_additive_models(seed, constrained, short, max_featur
 
 def search_greedily(dataset, model, inputs, i, max_edits):
     """Edit one feature after the other to the value with the lowest probability of the label."""
-    row, label, cached = inputs.codes[i].copy(), inputs.labels[i], inputs.probability[i]
+    row, label, cached = inputs.codes[i].copy(), inputs.predicted_classes[i], inputs.probability[i]
     for step, j in enumerate(inputs.explanation.features[i].tolist()[:max_edits]):
         options = []
         for value in dataset.candidates[j].tolist():

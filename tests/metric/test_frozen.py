@@ -45,7 +45,9 @@ def test_score_equals_search_over_all_values(seed, k, kind):
     for i, row in enumerate(inputs.codes):
         other_values = [j for j in range(4) if j not in inputs.features[i]]
         sets = combinations(other_values, min(k, 4 - k))
-        assert score.numerator[i] == any(flips(dataset, model, row, inputs.labels[i], features) for features in sets)
+        assert score.numerator[i] == any(
+            flips(dataset, model, row, inputs.predicted_classes[i], features) for features in sets
+        )
 
 
 @given(st.integers(0, 10_000), st.integers(1, 2))

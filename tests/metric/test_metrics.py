@@ -103,11 +103,15 @@ def draw_inputs(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
         for j in row_features[row_features != NO_FEATURE]:
             edited[i, j] = rng.integers(len(dataset.candidates[j]))
     after = predict_labels(model, edited)
-    probabilities = np.array([probability(model, row, label) for row, label in zip(edited, rows.labels, strict=True)])
+    probabilities = np.array(
+        [probability(model, row, label) for row, label in zip(edited, rows.predicted_classes, strict=True)]
+    )
     distance = rng.random(n) + 0.1
     edits = {
-        Access.LABEL: Counterfactuals(features, after, after != rows.labels, distance, None, edited),
-        Access.PROBABILITY: Counterfactuals(features, after, after != rows.labels, distance * 2, probabilities, edited),
+        Access.LABEL: Counterfactuals(features, after, after != rows.predicted_classes, distance, None, edited),
+        Access.PROBABILITY: Counterfactuals(
+            features, after, after != rows.predicted_classes, distance * 2, probabilities, edited
+        ),
     }
     return model, make_inputs(dataset, model, features, edits, access)
 
@@ -117,7 +121,7 @@ def make_inputs(dataset, model, features, edits, access=Access.WHITE_BOX):
     return MetricInput(
         rows.ids,
         rows.codes,
-        rows.labels,
+        rows.predicted_classes,
         rows.probability,
         dataset=dataset,
         model=open_client(model, access),
@@ -126,7 +130,7 @@ def make_inputs(dataset, model, features, edits, access=Access.WHITE_BOX):
         complete=(features != NO_FEATURE).all(axis=1),
         counterfactuals=edits,
         removals=fit_removals(dataset, model),
-        truth={name: compute_importance(name, model, dataset, rows.codes, rows.labels) for name in TRUTHS},
+        truth={name: compute_importance(name, model, dataset, rows.codes, rows.predicted_classes) for name in TRUTHS},
     )
 
 
@@ -134,8 +138,12 @@ def make_deletions(model, inputs):
     """Return the counterfactuals of deleting the selected features."""
     edited = np.where(mark_selected(inputs.codes, inputs.features), np.int32(ABSENT), inputs.codes)
     after = predict_labels(model, edited)
-    probabilities = np.array([probability(model, row, label) for row, label in zip(edited, inputs.labels, strict=True)])
-    return Counterfactuals(inputs.features, after, after != inputs.labels, np.ones(len(edited)), probabilities, edited)
+    probabilities = np.array(
+        [probability(model, row, label) for row, label in zip(edited, inputs.predicted_classes, strict=True)]
+    )
+    return Counterfactuals(
+        inputs.features, after, after != inputs.predicted_classes, np.ones(len(edited)), probabilities, edited
+    )
 
 
 def aggregate(metric, inputs):
@@ -154,7 +162,8 @@ def test_counterfactual_metrics(model_and_inputs):
     edited = counterfactuals[Access.LABEL].codes
     flips = [(logit(model, edited[i]) > 0) != (logit(model, inputs.codes[i]) > 0) for i in range(n)]
     drops = [
-        probability(model, inputs.codes[i], inputs.labels[i]) - probability(model, edited[i], inputs.labels[i])
+        probability(model, inputs.codes[i], inputs.predicted_classes[i])
+        - probability(model, edited[i], inputs.predicted_classes[i])
         for i in range(n)
     ]
     label_distance, probability_distance = (
@@ -202,7 +211,7 @@ def test_erasure_metrics(model_and_inputs):
     for variant in variants:
         for i, row in enumerate(inputs.codes):
             present = [j for j in range(len(row)) if row[j] != ABSENT]
-            before = probability(model, row, inputs.labels[i])
+            before = probability(model, row, inputs.predicted_classes[i])
             for removed, keep in (
                 ([j for j in present if j in inputs.features[i]], False),
                 ([j for j in present if j not in inputs.features[i]], True),
@@ -211,7 +220,7 @@ def test_erasure_metrics(model_and_inputs):
                     edited = row.copy()
                     for j, value in zip(removed, values, strict=True):
                         edited[j] = value
-                    drop = before - probability(model, edited, inputs.labels[i])
+                    drop = before - probability(model, edited, inputs.predicted_classes[i])
                     (suff if keep else comp)[variant] += weight * drop / n
                     if not keep:
                         flips[variant] += weight * ((logit(model, edited) > 0) != (logit(model, row) > 0)) / n

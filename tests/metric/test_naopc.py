@@ -57,7 +57,7 @@ def predict_moved(model, inputs, vectors, i, removed):
     embeddings = [vectors[j] if j in removed else model.tables[j][code] for j, code in enumerate(inputs.codes[i])]
     z = model.bias + sum(float(w @ e) for w, e in zip(model.weights, embeddings, strict=True))
     p = 1 / (1 + np.exp(-z))
-    return p if inputs.labels[i] == 1 else 1 - p
+    return p if inputs.predicted_classes[i] == 1 else 1 - p
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -62,7 +62,7 @@ class SharedProblem:
         return metric(
             self.model,
             self.pixels.reshape(shape),
-            self.inputs.labels,
+            self.inputs.predicted_classes,
             scores.reshape(shape),
             s_batch=None if top_features is None else top_features.reshape(shape),
             channel_first=True,
@@ -150,7 +150,11 @@ def test_infidelity_of_one_scale(make_problem, seed, monkeypatch):
     sets = [draw_sets(row, 12, 0.5, 3, int(i)) for row, i in zip(problem.inputs.codes, problem.inputs.ids, strict=True)]
     blocks = iter([[np.array([sorted(instance_sets[run]) for instance_sets in sets])] for run in range(12)])
     monkeypatch.setattr("quantus.helpers.utils.get_block_indices", lambda *_: next(blocks))
-    model, labels, rows = problem.model, problem.inputs.labels, np.arange(len(problem.inputs.labels))
+    model, labels, rows = (
+        problem.model,
+        problem.inputs.predicted_classes,
+        np.arange(len(problem.inputs.predicted_classes)),
+    )
 
     def predict(numbers):
         return model(torch.as_tensor(numbers)).numpy()[rows, labels]
@@ -238,7 +242,7 @@ def test_recall_and_hit(seed, k):
     """With the k most important features as the segmentation: share of the first k in it, and whether the first is."""
     problem = make_embedding_problem(seed)
     dataset, model = problem.inputs.dataset, draw_linear(problem.inputs.dataset, seed, 1)
-    truth = compute_importance("signed", model, dataset, problem.inputs.codes, problem.inputs.labels)
+    truth = compute_importance("signed", model, dataset, problem.inputs.codes, problem.inputs.predicted_classes)
     inputs = replace(problem.inputs, k=k, features=problem.inputs.explanation.top_k(k), truth={"signed": truth})
     top_features = (np.argsort(np.argsort(-truth, axis=1), axis=1) < k).astype(int)
     actual = compute_values(Recall(), inputs)["signed"]

@@ -71,7 +71,7 @@ def test_infidelity_equals_captum():
         lambda inputs: (is_removed, inputs * (1 - is_removed)),
         vectors,
         torch.as_tensor(inputs.explanation.to_dense(5)),
-        additional_forward_args=torch.as_tensor(inputs.labels),
+        additional_forward_args=torch.as_tensor(inputs.predicted_classes),
         n_perturb_samples=20,
         normalize=True,
     )
@@ -98,7 +98,7 @@ def test_effects_of_additive_model_are_faithful_and_zero_scores_have_no_correlat
     dataset = make_dataset([3, 3, 3, 3], n=10, seed=2)
     model = make_linear(dataset, 3, scale=1)
     inputs = make_inputs(dataset, model, 1, removals={"zero": Zero()})
-    effects = model.compute_effects(inputs.codes, inputs.labels)
+    effects = model.compute_effects(inputs.codes, inputs.predicted_classes)
     explanation = Explanation.from_scores(effects, np.ones_like(inputs.codes, dtype=bool))
     object.__setattr__(inputs, "explanation", explanation)
     assert np.nanmean(compute_values(FaithfulnessCorrelation(), inputs)["del"]) > 0.9

@@ -27,7 +27,7 @@ def test_counts_of_exchanged_values(seed, additive, pick):
             edited[i, features] = rng.integers(0, 2, k)
         after = model.predict_proba(edited).argmax(axis=1)
         counterfactuals = Counterfactuals(
-            inputs.features, after, after != inputs.labels, np.ones(len(inputs)), None, edited
+            inputs.features, after, after != inputs.predicted_classes, np.ones(len(inputs)), None, edited
         )
     inputs = make_inputs(dataset, model, k, seed, edits={Access.LABEL: counterfactuals})
     counts, redundant = compute_values(Sparsity(), inputs)["label"], compute_values(Redundant(), inputs)["label"]
@@ -41,7 +41,7 @@ def test_counts_of_exchanged_values(seed, additive, pick):
         for j in changed:
             reset = counterfactuals.codes[i].copy()
             reset[j] = inputs.codes[i, j]
-            n_redundant += int(model.predict_proba(reset[None]).argmax() != inputs.labels[i])
+            n_redundant += int(model.predict_proba(reset[None]).argmax() != inputs.predicted_classes[i])
         assert redundant[i] == n_redundant
 
 
@@ -66,7 +66,7 @@ def test_counts_of_moved_embeddings():
         for j in moved if len(moved) > 1 else ():
             changed_values = [moved[m] if m in moved and m != j else own[m] for m in range(3)]
             total = model.bias + sum(float(model.weights[m] @ changed_values[m]) for m in range(3))
-            n_redundant += int((total > 0) != bool(inputs.labels[i]))
+            n_redundant += int((total > 0) != bool(inputs.predicted_classes[i]))
         assert redundant[i] == n_redundant
     without_embeddings = make_inputs(
         dataset, model, 2, edits={Access.GRADIENT: counterfactuals}, access=Access.PROBABILITY
@@ -76,5 +76,8 @@ def test_counts_of_moved_embeddings():
         for metric in (Sparsity(), Redundant())
         for score in metric.score(without_embeddings)
     )
-    assert predict_labels(model, inputs.codes).tolist() == inputs.labels.tolist() and (inputs.codes != ABSENT).all()
+    assert (
+        predict_labels(model, inputs.codes).tolist() == inputs.predicted_classes.tolist()
+        and (inputs.codes != ABSENT).all()
+    )
     assert counts[counterfactuals.flipped] == pytest.approx(counts[counterfactuals.flipped].round())

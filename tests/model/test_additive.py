@@ -87,7 +87,7 @@ def test_centred_effects_are_shapley_values_of_the_logit(fitted):
     values = compute_coalition_values(
         open_client(LogitModel()), dataset.train.codes, np.arange(dataset.n_features), rows
     )
-    assert model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[0] == pytest.approx(
+    assert model.compute_effects(rows.codes, rows.predicted_classes) - model.compute_mean_effects()[0] == pytest.approx(
         values, abs=1e-9
     )
 

@@ -45,8 +45,10 @@ def change_settings(plan, **settings):
 def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
     context = create_context(plan, DATASET, MODEL)
     codes = DATASET.test.codes
-    assert (context.rows.codes == codes).all() and (context.rows.labels == predict_labels(MODEL, codes)).all()
-    assert context.rows.probability == pytest.approx(get_class_proba(MODEL, codes, context.rows.labels))
+    assert (context.rows.codes == codes).all() and (
+        context.rows.predicted_classes == predict_labels(MODEL, codes)
+    ).all()
+    assert context.rows.probability == pytest.approx(get_class_proba(MODEL, codes, context.rows.predicted_classes))
     assert context.probabilities == pytest.approx(MODEL.predict_proba(codes)) and context.subject_hash is not None
     assert set(context.distances) == {Access.LABEL, Access.PROBABILITY}
     assert {name: removal.reason for name, removal in context.removals.items() if removal.replacement is None} == {
@@ -59,7 +61,8 @@ def test_the_context_has_all_instances_or_a_sample_with_predictions(plan):
     assert len(subset) == 9 and subset == sorted(subset) == repetition != other
     for name in TRUTHS:
         assert (
-            context.compute_importance(name) == compute_importance(name, MODEL, DATASET, codes, context.rows.labels)
+            context.compute_importance(name)
+            == compute_importance(name, MODEL, DATASET, codes, context.rows.predicted_classes)
         ).all()
 
 

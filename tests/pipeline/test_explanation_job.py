@@ -114,7 +114,9 @@ def test_each_input_of_explanations_changes_the_cache_section(tmp_path):
     assert len({other.section for other in [first, *other_values]}) == len(other_values) + 1
     assert all(run(other, slice(0, 3), cache=cache).n_cached == 0 for other in other_values)
     assert run(job(Lime(n_samples=50)), slice(0, 3), cache=cache).n_cached == 3
-    flipped = replace(first, rows=replace(ROWS, labels=1 - ROWS.labels))  # another prediction is to be explained
+    flipped = replace(
+        first, rows=replace(ROWS, predicted_classes=1 - ROWS.predicted_classes)
+    )  # another prediction is to be explained
     assert run(flipped, cache=cache).n_cached == 0
 
 
@@ -293,7 +295,7 @@ def test_access_errors_stop_the_run():
         access = Access.LABEL
 
         def fit(self, dataset, model):
-            return lambda batch: model.predict_class_proba(batch.codes, batch.labels)
+            return lambda batch: model.predict_class_proba(batch.codes, batch.predicted_classes)
 
     with pytest.raises(Failure, match="declares label access"):
         run(job(Curious()))
@@ -316,7 +318,7 @@ def test_batched_evaluation_changes_no_explanation(explainer, monkeypatch):
     model = BlackBox()
     labels = model.predict_proba(DATASET.test.codes).argmax(axis=1)
     explanation_job = replace(job(explainer, model=model), subject_hash=None, access=Access.PROBABILITY)
-    explanation_job = replace(explanation_job, rows=replace(ROWS, labels=labels))
+    explanation_job = replace(explanation_job, rows=replace(ROWS, predicted_classes=labels))
     results, calls = {}, {}
     for batched in (True, False):
         monkeypatch.setattr(type(explainer), "supports_concurrency", batched)

@@ -48,7 +48,7 @@ def test_effects_on_class_1_give_a_warning_with_advice(dataset, caplog):
 def test_other_scores_give_no_warning(dataset):
     context = make_context(dataset)
     scores, rng = effects_on_class_1(context), np.random.default_rng(0)
-    towards = np.where(context.rows.labels == 1, 1.0, -1.0)[:, None]
+    towards = np.where(context.rows.predicted_classes == 1, 1.0, -1.0)[:, None]
     for other_values in (
         scores * towards,
         -scores * towards,
@@ -64,7 +64,7 @@ def test_scores_that_cannot_be_compared_give_no_warning():
     scores = effects_on_class_1(context)
     nothing = np.zeros(scores.shape, dtype=bool)
     assert find_reversed_signs(context, "imported", make_result(context, scores, nothing)) is None
-    one_class = np.broadcast_to(context.rows.labels[:, None] == 1, scores.shape)
+    one_class = np.broadcast_to(context.rows.predicted_classes[:, None] == 1, scores.shape)
     assert find_reversed_signs(context, "imported", make_result(context, scores, one_class)) is None
     assert find_reversed_signs(make_context(TABLE, Random()), "imported", make_result(context, scores)) is None
 

@@ -51,8 +51,8 @@ def test_probability_equals_that_of_mean_effects(problem, seed):
         flips, probability = effect.flip_rate, effect.probability
         for i, row in enumerate(rows.codes):
             z = compute_logit_by_hand(dataset, model, row, is_removed[i])
-            assert probability[i] == pytest.approx(sigmoid(z if rows.labels[i] == 1 else -z), abs=1e-9)
-            assert flips[i] == ((z > 0) != rows.labels[i]) or abs(z) < 1e-9
+            assert probability[i] == pytest.approx(sigmoid(z if rows.predicted_classes[i] == 1 else -z), abs=1e-9)
+            assert flips[i] == ((z > 0) != rows.predicted_classes[i]) or abs(z) < 1e-9
 
 
 def test_mean_does_not_depend_on_the_parametrisation():

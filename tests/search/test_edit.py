@@ -20,15 +20,15 @@ def test_exchanged_values_are_evaluated_and_measured(problem, seed, access, batc
         edited[i, j] = rng.integers(len(dataset.candidates[j]))
     counterfactuals = evaluate_edited_values(task, edited, batch_size)
     assert (counterfactuals.labels == predict_labels(model, edited)).all() and (
-        counterfactuals.flipped == (counterfactuals.labels != task.labels)
+        counterfactuals.flipped == (counterfactuals.labels != task.predicted_classes)
     ).all()
     assert (counterfactuals.codes == edited).all() and counterfactuals.distance == pytest.approx(
-        task.measure.compute_distances(task.codes, edited)
+        task.distance.compute_distances(task.codes, edited)
     )
     if access == Access.LABEL:
         assert counterfactuals.probability is None
     else:
-        assert counterfactuals.probability == pytest.approx(get_class_proba(model, edited, task.labels))
+        assert counterfactuals.probability == pytest.approx(get_class_proba(model, edited, task.predicted_classes))
 
 
 @given(problems(), st.integers(0, 99))
@@ -49,4 +49,4 @@ def test_unchanged_embeddings_change_nothing(problem, seed):
         and counterfactuals.converged.all()
         and counterfactuals.steps is None
     )
-    assert counterfactuals.probability == pytest.approx(get_class_proba(model, task.codes, task.labels))
+    assert counterfactuals.probability == pytest.approx(get_class_proba(model, task.codes, task.predicted_classes))

@@ -383,7 +383,7 @@ class EditsOtherFeatures(SoundSearch):
         rows = np.arange(len(codes))
         codes[rows, last] = (codes[rows, last] + 1) % 3
         labels = task.model.predict_labels(codes)
-        return replace(result, codes=codes, labels=labels, flipped=labels != task.labels)
+        return replace(result, codes=codes, labels=labels, flipped=labels != task.predicted_classes)
 
 
 class ReturnsNoRows(SoundSearch):

@@ -66,7 +66,7 @@ def test_responsibility_equals_the_search_over_all_sets(seed):
     )
     assert single.method == "searched single features only" or n_changeable < 2
     for i in range(2):
-        row, label = rows.codes[i], rows.labels[i]
+        row, label = rows.codes[i], rows.predicted_classes[i]
         assert result.importance[i].tolist() == pytest.approx(
             compute_responsibility_by_search(dataset, model, row, label, dataset.n_features)
         )
@@ -92,7 +92,7 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
             for value in choices(dataset, row, j):
                 other = row.copy()
                 other[j] = value
-                drops.append(rows.probability[i] - model.predict_proba(other[None])[0, rows.labels[i]])
+                drops.append(rows.probability[i] - model.predict_proba(other[None])[0, rows.predicted_classes[i]])
             assert result[i, j] == pytest.approx(max(drops, default=0.0))
 
 

@@ -44,7 +44,7 @@ def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
         open_client(model), dataset.train.codes, np.arange(dataset.n_features), rows
     )
     for i in range(2):
-        expected = compute_values_by_orders(model, dataset.train.codes, rows.codes[i], rows.labels[i])
+        expected = compute_values_by_orders(model, dataset.train.codes, rows.codes[i], rows.predicted_classes[i])
         assert by_leaf[i] == pytest.approx(expected, abs=1e-12)
         assert by_coalition[i] == pytest.approx(expected, abs=1e-12)
 
@@ -60,9 +60,11 @@ def test_leaves_and_coalitions_agree(seed):
     )
     assert by_leaf == pytest.approx(by_coalition, abs=1e-12)
     # values sum to the difference of the prediction from the mean prediction
-    of = np.arange(len(rows)), rows.labels
+    of = np.arange(len(rows)), rows.predicted_classes
     mean_probability = model.predict_proba(dataset.train.codes).mean(axis=0)
-    assert by_leaf.sum(axis=1) == pytest.approx(model.predict_proba(rows.codes)[of] - mean_probability[rows.labels])
+    assert by_leaf.sum(axis=1) == pytest.approx(
+        model.predict_proba(rows.codes)[of] - mean_probability[rows.predicted_classes]
+    )
 
 
 def test_values_of_a_tree_equal_the_package_shap():
@@ -82,13 +84,13 @@ def test_values_of_a_tree_equal_the_package_shap():
     own_values = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     explainer = shap.TreeExplainer(tree, train, feature_perturbation="interventional", model_output="probability")
     package_values = explainer.shap_values(encoder.transform(rows.codes), check_additivity=False)
-    assert own_values == pytest.approx(package_values[np.arange(len(rows)), :, rows.labels], abs=1e-6)
+    assert own_values == pytest.approx(package_values[np.arange(len(rows)), :, rows.predicted_classes], abs=1e-6)
     background = dataset.train.codes[:20]
     exact = shap.explainers.Exact(
         lambda x: tree.predict_proba(x)[:, 1], shap.maskers.Independent(encoder.transform(background), max_samples=20)
     )
     output = exact(encoder.transform(rows.codes[:3])).values
-    sign = np.where(rows.labels[:3] == 1, 1, -1)[:, None]
+    sign = np.where(rows.predicted_classes[:3] == 1, 1, -1)[:, None]
     assert compute_tree_values(model.get_leaves(), background, rows)[:3] == pytest.approx(sign * output, abs=1e-9)
 
 
@@ -98,7 +100,10 @@ def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
     rows = make_rows(dataset, model)
     result = Shapley().estimate(dataset, open_client(model), rows)
     client = open_client(model)
-    effects = client.compute_effects(rows.codes, rows.labels) - client.compute_mean_effects()[rows.labels]
+    effects = (
+        client.compute_effects(rows.codes, rows.predicted_classes)
+        - client.compute_mean_effects()[rows.predicted_classes]
+    )
     assert np.array_equal(result.importance, effects) and result.error is None
     # the Shapley value of the logit, by all coalitions: the model returns a logit as its probability
     values = compute_coalition_values(
