@@ -116,11 +116,11 @@ def run_cfeval(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does, and check its exit code."""
     words = [str(executable), *map(str, arguments)]
-    done = subprocess.run(
+    process = subprocess.run(
         words, cwd=cwd, env=make_environment(env), capture_output=True, text=True, timeout=300, check=False
     )
-    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done
+    assert process.returncode == code, f"exit code {process.returncode}\n{process.stdout}\n{process.stderr}"
+    return process
 
 
 def start_cfeval(

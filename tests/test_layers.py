@@ -80,7 +80,7 @@ def collect_imports():
     return {module: list_imports(path, module) for module, path in MODULES.items()}
 
 
-def test_every_module_has_a_layer_and_what_it_imports_exists():
+def test_every_module_has_a_layer_and_imports_existing_modules():
     assert {get_package(module) for module in MODULES} == set(PLACE)
     assert {target for targets in collect_imports().values() for target in targets} <= set(MODULES)
 

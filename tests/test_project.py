@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HEADINGS = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
 
 
-def test_the_version_stands_in_one_place_and_all_who_tell_it_agree():
+def test_all_files_state_the_same_version():
     assert "version" not in PROJECT["project"] and PROJECT["project"]["dynamic"] == ["version"]
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "cfeval_cli.__version__"}
     assert version("cfeval") == cfeval_cli.__version__

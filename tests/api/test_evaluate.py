@@ -41,7 +41,7 @@ classes: ["no", "yes"]
 features: {age: number, home: category, member: category, income: number}
 immutable: [member]
 """
-APART = {"run.json", "run.log", "costs.csv", "costs.md"}  # which tell of the time and the place
+VARYING_FILES = {"run.json", "run.log", "costs.csv", "costs.md"}  # with times and paths
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +90,8 @@ def test_evaluate_writes_the_same_bytes_as_the_command(frames, results, tmp_path
         "explainer=[random,omission,file]", "explainer.file.path=mine.csv", f"metric=[{','.join(METRICS)}]", "k=2",
         "n_explain=15", "seed=3", "search.pick=nearest", *defaults, "hydra.run.dir=out", cwd=tmp_path,
     )  # fmt: skip
-    command_files = {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} - APART
-    assert command_files == {path.name for path in results.folder.iterdir()} - APART and len(command_files) > 12
+    command_files = {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} - VARYING_FILES
+    assert command_files == {path.name for path in results.folder.iterdir()} - VARYING_FILES and len(command_files) > 12
     for name in command_files:
         assert (tmp_path / "out" / name).read_bytes() == (results.folder / name).read_bytes(), name
 
@@ -314,10 +314,10 @@ def test_values_survive_the_override_syntax_of_hydra(value):
 
 def test_package_imports_nothing_heavy_and_has_type_stubs():
     code = "import cfeval_cli, sys; print(cfeval_cli.__version__, *sorted(sys.modules)); cfeval_cli.nothing"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    loaded = {name.partition(".")[0] for name in done.stdout.split()[1:]}
-    assert not loaded & {"numpy", "pandas", "torch", "hydra", "omegaconf", "matplotlib"}
-    assert "has no attribute 'nothing'" in done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    package_names = {name.partition(".")[0] for name in process.stdout.split()[1:]}
+    assert not package_names & {"numpy", "pandas", "torch", "hydra", "omegaconf", "matplotlib"}
+    assert "has no attribute 'nothing'" in process.stderr
     assert cfeval_cli.evaluate is evaluate and {"evaluate", "load"} <= set(dir(cfeval_cli))
     stub = (Path(cfeval_cli.__file__).parent / "__init__.pyi").read_text()
     assert all(f"import {name} as {name}" in stub for name in cfeval_cli.__all__)

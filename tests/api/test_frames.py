@@ -11,7 +11,7 @@ from cfeval_cli.errors import UserError
 from tests.tables import make_loans, predict_proba
 
 
-def mixed(size=120):
+def make_mixed_table(size=120):
     """Columns of many types, some of them missing, one constant, one an identifier."""
     rng = np.random.default_rng(2)
     table = make_loans(size, seed=1).drop(columns="paid")
@@ -35,15 +35,15 @@ def make_inputs(frames, tmp_path, **settings):
 
 
 def test_model_gets_the_original_values_of_every_type(tmp_path):
-    table = mixed()
+    table = make_mixed_table()
     frames = DataFrames(table[:90], table[90:], "paid")
     dataset, source = make_inputs(frames, tmp_path)
     assert [feature.kind for feature in dataset.features] == [
         "number", "category", "category", "number", "category", "number", "category",
     ]  # fmt: skip
-    wanted = table.drop(columns=["paid", "id"])
+    expected = table.drop(columns=["paid", "id"])
     for part in (dataset.train, dataset.validation, dataset.test):
-        pd.testing.assert_frame_equal(source.build_frame(part.codes), wanted.iloc[part.ids].reset_index(drop=True))
+        pd.testing.assert_frame_equal(source.build_frame(part.codes), expected.iloc[part.ids].reset_index(drop=True))
     restored = pickle.loads(pickle.dumps(source))  # as workers are given it
     pd.testing.assert_frame_equal(restored.build_frame(dataset.test.codes), source.build_frame(dataset.test.codes))
     np.testing.assert_array_equal(restored.predict_raw(dataset.test.codes), source.predict_raw(dataset.test.codes))
@@ -61,14 +61,14 @@ def test_splits_follow_the_two_frames(tmp_path):
 
 def test_function_of_a_script_is_accepted_and_not_cached():
     frames = DataFrames(make_loans(), make_loans(seed=1), "paid")
-    asked = FunctionModel(lambda rows: np.full(len(rows), 0.5), frames)
+    function_model = FunctionModel(lambda rows: np.full(len(rows), 0.5), frames)
     with pytest.raises(AttributeError):
-        pickle.dumps(asked.function)
-    assert asked.fingerprint() is None
+        pickle.dumps(function_model.function)
+    assert function_model.fingerprint() is None
 
 
 @pytest.mark.parametrize(
-    ("values", "classes", "wanted"),
+    ("values", "classes", "expected"),
     [
         (["good", "no"], None, ("good", "no")),  # sorted, as classifiers have them, though no is the negative one
         (["good", "no"], ["no", "good"], ("no", "good")),
@@ -77,12 +77,12 @@ def test_function_of_a_script_is_accepted_and_not_cached():
         ([False, True], None, ("False", "True")),
     ],
 )
-def test_classes_have_the_order_of_the_probability_columns(values, classes, wanted, tmp_path):
+def test_classes_have_the_order_of_the_probability_columns(values, classes, expected, tmp_path):
     table = make_loans()
     table["paid"] = np.where(table["paid"] == "yes", values[1], values[0])
     table["paid"] = table["paid"].astype(type(values[0]) if not isinstance(values[0], str) else object)
     dataset, _ = DataFrames(table[:150], table[150:], "paid").make_dataset(tmp_path, "mine", classes, {})
-    assert dataset.load(tmp_path, 0).classes == wanted
+    assert dataset.load(tmp_path, 0).classes == expected
 
 
 def test_attributions_are_matched_by_the_index_of_test():
@@ -92,11 +92,11 @@ def test_attributions_are_matched_by_the_index_of_test():
     assert frames.number_instances("mine", wide)["instance"].tolist() == [157, 153]
     long = pd.DataFrame({"instance": ["r0", "r0"], "feature": ["age", "home"], "score": [1.0, 2.0]})
     assert frames.number_instances("mine", long)["instance"].tolist() == [150, 150]
-    twice = DataFrames(table[:150], table[150:].set_axis([0] * 50), "paid")
+    duplicated = DataFrames(table[:150], table[150:].set_axis([0] * 50), "paid")
     with pytest.raises(UserError, match=r"attributions\['mine'\] must be a DataFrame, not a list"):
         frames.number_instances("mine", [[1.0, 2.0]])
     with pytest.raises(UserError, match="has duplicates"):
-        twice.number_instances("mine", wide)
+        duplicated.number_instances("mine", wide)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_model_gets_original_amounts_dates_and_infinite_numbers(tmp_path, caplog
     dataset, source = make_inputs(DataFrames(table[:90], table[90:], "paid"), tmp_path)
     kinds = {feature.name: feature.kind for feature in dataset.features}
     assert [kinds[name] for name in ("start", "fee", "ratio")] == ["number"] * 3
-    wanted = table.drop(columns="paid").iloc[dataset.train.ids].reset_index(drop=True)
+    expected = table.drop(columns="paid").iloc[dataset.train.ids].reset_index(drop=True)
     pd.testing.assert_frame_equal(
-        source.build_frame(dataset.train.codes)[["start", "fee", "ratio"]], wanted[["start", "fee", "ratio"]]
+        source.build_frame(dataset.train.codes)[["start", "fee", "ratio"]], expected[["start", "fee", "ratio"]]
     )
     assert "ratio: 1 infinite cell counts as missing ('inf')." in caplog.text
 

@@ -16,7 +16,7 @@ from tests.study.atlas.synthetic import make_atlas
 
 
 @pytest.fixture(scope="session")
-def judged(toy, make_run):
+def judged_run(toy, make_run):
     return [make_run(toy, *JUDGE_RUN), make_run(toy, *JUDGE_RUN, "model=tree", "k=2")]
 
 
@@ -97,7 +97,7 @@ def test_invalid_arguments_are_refused_before_a_run_starts(monkeypatch, runs, tm
     assert not runs
 
 
-def test_failed_run_is_reported_and_the_page_can_be_remade(monkeypatch, tmp_path, judged, capsys):
+def test_failed_run_is_reported_and_the_page_can_be_remade(monkeypatch, tmp_path, judged_run, capsys):
     def main(words, options):
         raise Failure("not all jobs of the sweep succeeded, see above")
 
@@ -105,10 +105,10 @@ def test_failed_run_is_reported_and_the_page_can_be_remade(monkeypatch, tmp_path
     jobs = [AtlasRun("toy", "atlas_tree", 0, 1), AtlasRun("toy", "atlas_tree", 0, 3)]
     place = tmp_path / "runs" / jobs[0].folder
     place.parent.mkdir(parents=True)
-    shutil.copytree(judged[0], place)
-    lost = atlas.run_sweeps([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [], Options())
-    assert list(lost) == ["toy/atlas_tree/0-3"]
-    atlas.gather_jobs(jobs, tmp_path, lost, Options())
+    shutil.copytree(judged_run[0], place)
+    failures = atlas.run_sweeps([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [], Options())
+    assert list(failures) == ["toy/atlas_tree/0-3"]
+    atlas.gather_jobs(jobs, tmp_path, failures, Options())
     stored = store.read_atlas(tmp_path / "atlas.parquet")
     assert stored.n_runs == 1 and stored.excluded == ["toy/atlas_tree/0-3: it failed before anything was computed"]
     assert "Excluded runs: 1" in capsys.readouterr().out
@@ -116,11 +116,11 @@ def test_failed_run_is_reported_and_the_page_can_be_remade(monkeypatch, tmp_path
     assert (tmp_path / "again" / "atlas.html").read_bytes() == (tmp_path / "atlas.html").read_bytes()
 
 
-def test_runs_are_added_to_an_atlas(monkeypatch, tmp_path, judged, capsys):
+def test_runs_are_added_to_an_atlas(monkeypatch, tmp_path, judged_run, capsys):
     # tables and page are written above
     monkeypatch.setattr(atlas, "_write", lambda calls, into, _: store.write_atlas(calls, into / store.ATLAS_FILE))
-    store.write_atlas(store.collect_runs(judged[:1]), tmp_path / "atlas.parquet")
-    call_atlas("add", judged[1], "--into", tmp_path)
+    store.write_atlas(store.collect_runs(judged_run[:1]), tmp_path / "atlas.parquet")
+    call_atlas("add", judged_run[1], "--into", tmp_path)
     assert "Added" in capsys.readouterr().out and store.read_atlas(tmp_path / "atlas.parquet").n_runs == 2
 
 

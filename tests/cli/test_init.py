@@ -317,9 +317,9 @@ def test_each_action_has_its_own_help_and_refuses_arguments_of_others(
     output = " ".join(capsys.readouterr().out.split())
     assert output.startswith(f"usage: cfeval data {action} ")
     assert all(word in output for word in arguments) and not any(word in output for word in foreign_arguments)
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as error_info:
         data(action, foreign_arguments[0])
-    assert caught.value.code == 2 and f"unrecognized arguments: {foreign_arguments[0]}" in capsys.readouterr().err
+    assert error_info.value.code == 2 and f"unrecognized arguments: {foreign_arguments[0]}" in capsys.readouterr().err
 
 
 def test_the_general_help_names_every_action(data, capsys):
@@ -328,6 +328,6 @@ def test_the_general_help_names_every_action(data, capsys):
     output = capsys.readouterr().out
     assert "  init     Describe your table or texts" in output and "  cache    Show or remove the results" in output
     assert max(map(len, output.splitlines())) <= 80
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as error_info:
         data("lst")
-    assert caught.value.code == 2 and "invalid choice: 'lst'" in capsys.readouterr().err
+    assert error_info.value.code == 2 and "invalid choice: 'lst'" in capsys.readouterr().err

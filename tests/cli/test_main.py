@@ -88,7 +88,7 @@ SMALL_CONFIG = ("metric=[c,recall]", "truth=[signed]")  # of which a config is c
 LITTLE = (*SMALL_CONFIG, "bounds=0", "resamples=0", "explainer_stability=0", "reparametrisations=0")
 
 
-def one_message(done):
+def get_single_message(done):
     """All that a failing command says, log lines of the stages left aside."""
     lines = [line for line in done.stderr.splitlines() if line[:2].isdigit() is False]
     assert lines and lines[0].startswith("cfeval: ")
@@ -106,7 +106,7 @@ def one_message(done):
 )
 def test_user_error_is_one_message_with_exit_code_2_and_leaves_no_files(toy, tmp_path, arguments, message):
     done = toy.run(*arguments, *SMALL_CONFIG, cwd=tmp_path, code=2)
-    assert message in one_message(done)
+    assert message in get_single_message(done)
     assert not list(tmp_path.iterdir())
 
 
@@ -141,9 +141,9 @@ def test_deletion_is_moved_behind_the_options_like_other_overrides():
 
 def print_hydra_error(override, config_dir=None):
     """Print the error of Hydra for an override, and return the exit code."""
-    with pytest.raises(HydraException) as raised, compose.open_packaged_configs():
+    with pytest.raises(HydraException) as error_info, compose.open_packaged_configs():
         compose.compose_run([override, *SMALL_CONFIG], config_dir)
-    return print_error(raised.value, overrides=[override], config_dir=config_dir)
+    return print_error(error_info.value, overrides=[override], config_dir=config_dir)
 
 
 def test_missing_data_without_network_names_the_file_and_where_to_put_it(tmp_path, monkeypatch):
@@ -180,7 +180,7 @@ def test_failure_has_exit_code_1_and_a_traceback_in_the_log_only(toy, tmp_path):
     done = run_cfeval("run", *arguments, cwd=tmp_path, code=1)
     folder = find_only_run(tmp_path)
     message = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (broken.py:"
-    assert message in done.stderr and f"the traceback. {folder} keeps the results so far" in one_message(done)
+    assert message in done.stderr and f"the traceback. {folder} keeps the results so far" in get_single_message(done)
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
     assert (folder / "explanations.parquet").exists() is False and (folder / "model.npz").exists()
     log = (folder / "run.log").read_text()

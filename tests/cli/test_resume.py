@@ -237,8 +237,8 @@ def test_target_in_a_run_folder_is_never_instantiated(toy, tmp_path):
         seal(run, {"status": "running", "overrides": overrides}, [])
         with pytest.raises(UserError, match=REFUSAL):
             read_resume_arguments(run, [])
-    done = run_cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
-    assert REFUSAL in done.stderr and "Traceback" not in done.stderr
+    process = run_cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
+    assert REFUSAL in process.stderr and "Traceback" not in process.stderr
     seal(run, {"status": "running"}, ["n_explain=10", "explainer=[random,lr]", "resamples=0"])
     own = [
         *toy.arguments,

@@ -45,10 +45,10 @@ def test_quiet_prints_results_and_errors_only(monkeypatch, capsys, toy, tmp_path
     screen.print_tables([TABLE], "Results: here", screen.Options(quiet=True))
     assert capsys.readouterr().out == "Results: here\n"
     settings = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]"]
-    done = toy.run("--quiet", *settings, "hydra.run.dir=run", cwd=tmp_path)
-    result, results, training = done.stdout.splitlines()
+    process = toy.run("--quiet", *settings, "hydra.run.dir=run", cwd=tmp_path)
+    result, results, training = process.stdout.splitlines()
     assert training == "Contains training data (training.parquet). training=0 leaves it out."
-    assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
+    assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and process.stderr == ""
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)

@@ -290,8 +290,8 @@ def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
     for i, text, words in zip(data.train.ids, data.train.texts, data.split_words(data.train), strict=True):
         assert text == f"<br />{'word ' * (i % 7)}No. {i}<br/>"
         assert words == [*["word"] * (i % 7), "No", ".", str(i)][:3]
-    everything = result_of_all.load(tmp_path, 0)
-    assert everything.n_features == 9 and everything.origin["rows_used"] == 60
+    all_texts = result_of_all.load(tmp_path, 0)
+    assert all_texts.n_features == 9 and all_texts.origin["rows_used"] == 60
 
 
 ORIGINALS = [

@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "sizes"), [("", (64, 8, 8)), (BY_COLUMN, (40, 20, 20)), (BY_FILES, (64, 16, 80))])
-def test_the_yaml_of_the_page_reads_a_file_as_it_says(folder, options, sizes):
+def test_the_yaml_of_the_page_reads_the_described_splits(folder, options, sizes):
     data = instantiate(yaml.safe_load(LOANS + options), _convert_="all").load(folder, 0)
     assert [(f.name, f.kind, f.missing_code is not None) for f in data.features] == [
         ("age", "number", False),
@@ -50,7 +50,7 @@ def test_every_setting_is_on_the_page(kind, example):
     } == settings
 
 
-def test_the_texts_of_the_page_are_read_as_it_says(tmp_path):
+def test_the_texts_of_the_page_are_read_with_their_labels(tmp_path):
     moods = {1: "Très mauvais, dull!", 5: "Good. Don't miss it"}
     lines = ["review\tstars", *(f"{moods[stars]} {i}\t{stars}" for i in range(20) for stars in moods)]
     (tmp_path / "reviews.tsv").write_text("\n".join(lines))

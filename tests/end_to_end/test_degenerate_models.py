@@ -24,14 +24,14 @@ def script(toy, tmp_path):
     return write
 
 
-def test_a_constant_model_has_an_answer_that_says_that_nothing_differs(toy, make_run, script):
+def test_a_constant_model_is_reported_as_without_differences(toy, make_run, script):
     folder = make_run(toy, *script("return np.tile([0.25, 0.75], (len(rows), 1))"), *SMALL_SETTINGS, "n_explain=40")
     for answer in recommendation(folder).values():
         assert answer["explainer"] is None and not answer["reference"]["decides"]
     assert re.search("have the same value on|Inconclusive", (folder / "tables.md").read_text())
 
 
-def test_a_class_that_is_never_predicted_is_no_reason_to_fail(toy, make_run, script):
+def test_a_class_without_predictions_does_not_end_the_run(toy, make_run, script):
     folder = make_run(toy, *script("p = 0.6 + 0.01 * (np.arange(len(rows)) * 0 + rows['shape'].eq('flat')); "
                                "return np.column_stack([1 - p, p])"), *SMALL_SETTINGS, "n_explain=40")  # fmt: skip
     record = json.loads((folder / "run.json").read_text())
@@ -45,7 +45,7 @@ def test_one_feature_leaves_nothing_to_choose(toy, make_run):
         assert answer["explainer"] is None
 
 
-def test_where_nothing_may_change_nothing_would_change_it(toy, make_run):
+def test_without_editable_features_no_counterfactual_is_reported(toy, make_run):
     folder = make_run(
         toy, "model=tree", "+dataset.immutable=[size,shape,colour,weight]", *SMALL_SETTINGS, "n_explain=40"
     )

@@ -35,7 +35,7 @@ def alone(module):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_tells_to_write_and_run_works(page, toy, shared_cache, tmp_path, monkeypatch):
+def test_code_and_commands_of_a_page_work(page, toy, shared_cache, tmp_path, monkeypatch):
     """On a small table in the place of Adults."""
     shutil.copytree(toy.folder / "conf", tmp_path / "conf")
     text = page.read_text()
@@ -75,5 +75,5 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, shared_cache, tmp_p
         assert len(rows) and rows["value"].notna().any()
 
 
-def test_every_group_that_one_can_add_to_has_a_page():
+def test_every_extensible_group_has_a_page():
     assert {page.stem for page in PAGES} == GROUPS

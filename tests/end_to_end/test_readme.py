@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text() + (ROOT / "docs" / "settings.md").read_text()
 
 
-def test_every_command_that_is_shown_is_one_that_hydra_composes():
+def test_every_shown_command_is_composed_by_hydra():
     commands = re.findall(r"^cfeval run (.*?)(?:\s+#.*)?$", README, re.M)
     assert len(commands) >= 8
     for line in commands:
@@ -42,7 +42,7 @@ def test_the_readme_is_read_in_a_minute_or_two_and_its_picture_is_small():
     assert (ROOT / picture).stat().st_size < 150_000
 
 
-def test_the_table_beside_others_is_that_of_its_page_which_says_what_was_read():
+def test_the_comparison_table_equals_that_of_its_page():
     rows = re.findall(r"^\|.*\|$", (ROOT / "README.md").read_text(), re.M)
     page = (ROOT / "docs" / "comparison.md").read_text()
     assert len(rows) == 9 and rows == re.findall(r"^\|.*\|$", page, re.M)
@@ -50,7 +50,7 @@ def test_the_table_beside_others_is_that_of_its_page_which_says_what_was_read():
         assert f"**{name}**" in page
 
 
-def test_every_make_target_that_is_shown_exists():
+def test_every_shown_make_target_exists():
     lines = re.findall(r"^([a-z0-9 -]+):", (ROOT / "Makefile").read_text(), re.M)
     commands = set(re.findall(r"(?:`|<code>|^)make ([a-z0-9-]+)", README, re.M))
     assert {"run", "test", "paper"} <= commands <= {target for line in lines for target in line.split()}
@@ -85,7 +85,7 @@ def load_excerpt(name):
     return json.loads((readme_excerpts.PLACE / name).read_text())
 
 
-def test_the_recommendation_that_is_shown_follows_from_the_figures_that_are_kept():
+def test_the_shown_recommendation_follows_from_the_stored_results():
     expected = load_excerpt("pima.json")
     advice = parse_recommendation(expected["recommendation"])
     description = recommendation.describe_recommendation(
@@ -102,12 +102,12 @@ def adults_excerpt():
     return Findings(*read, pd.DataFrame(), pd.DataFrame()), make_record(**load_excerpt("adults.json")["record"])
 
 
-def test_the_verdict_that_is_shown_follows_from_the_figures_that_are_kept(adults_excerpt):
+def test_the_shown_verdict_follows_from_the_stored_results(adults_excerpt):
     expected = lines_of(f"Verdict: {verdict.write_verdict(*adults_excerpt).headline}.")
     assert read_block("cfeval run dataset=adults")[1] == expected
 
 
-def test_the_picture_is_drawn_from_the_figures_that_are_kept(adults_excerpt):
+def test_the_picture_is_drawn_from_the_stored_results(adults_excerpt):
     findings, record = adults_excerpt
     with plots.apply_style():
         figure = plots.draw_correlations(findings.correlations, record)
@@ -117,7 +117,7 @@ def test_the_picture_is_drawn_from_the_figures_that_are_kept(adults_excerpt):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pima", "adults"])
-def test_the_commands_print_what_is_shown(name, adults, tmp_path):
+def test_the_commands_print_the_shown_output(name, adults, tmp_path):
     command, block = read_block(f"cfeval run dataset={name}")
     words = [*shlex.split(command)[1:], "cache=off", "report=false", f"data_dir={adults}"]
     process = run_cfeval(*words, "figures=[svg]", cwd=tmp_path, env={"COLUMNS": "80"})

@@ -44,7 +44,7 @@ def full_run(toy, make_run):
     return make_run(toy, SIX, *FAST, *RUN_SETTINGS, *EXTRA_SETTINGS)
 
 
-def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(full_run):
+def test_the_folder_has_every_file_and_the_record_describes_the_run(full_run):
     folder = full_run
     assert {path.name for path in folder.iterdir()} == RESULTS - {"run.log"}
     record = json.loads((folder / "run.json").read_text())
@@ -87,7 +87,7 @@ def count_incomplete(folder):
     return int((explanations["features"].map(len) < 2).sum())
 
 
-def test_the_search_asks_for_each_candidate_once(full_run):
+def test_the_search_evaluates_each_candidate_once(full_run):
     """The rows that a search asked for: the product of its features' values, and one more for the one it took."""
     folder = full_run
     description = json.loads((folder / "dataset.json").read_text())
@@ -100,7 +100,7 @@ def test_the_search_asks_for_each_candidate_once(full_run):
         assert rows["search", name, "label"] == rows["search", name, "probability"] == expected
 
 
-def test_coverage_stands_beside_every_score_and_under_half_is_said_in_words(full_run):
+def test_every_score_has_its_coverage_and_a_note_below_half(full_run):
     folder = full_run
     metrics = pd.read_csv(folder / "metrics.csv")
     explanations = pd.read_parquet(folder / "explanations.parquet")
@@ -110,7 +110,7 @@ def test_coverage_stands_beside_every_score_and_under_half_is_said_in_words(full
     assert ("Under half of the instances: " in (folder / "tables.md").read_text()) == bool(low)
 
 
-def test_what_is_printed_is_what_is_stored(toy, tmp_path):
+def test_the_printed_table_equals_the_stored_table(toy, tmp_path):
     settings = (
         "explainer=[random,omission,lr]",
         "n_explain=20",
@@ -172,7 +172,7 @@ def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, make_run):
     assert samples["one"] not in (samples["all"][:12], samples["all"][-12:])
 
 
-def test_two_explainers_that_say_the_same_get_the_same_scores(toy, make_run):
+def test_explainers_with_equal_explanations_have_equal_scores(toy, make_run):
     """Omission by zero is lr (closed form); what the search draws at random must not tell them apart."""
     arguments = [
         "explainer=[omission,lr,random]",
@@ -208,7 +208,7 @@ def test_explainer_derived_from_another_is_not_computed_again_and_has_the_same_c
     assert costs[1]["explainer", "lime_absolute"] == costs[1]["explainer", "lime"]
 
 
-def test_incomplete_explanations_are_skipped_filled_or_kept(toy, make_run):
+def test_incomplete_explanations_are_skipped_filled_or_used(toy, make_run):
     metric_rows, edits = {}, {}
     for policy in ("skip", "random", "keep"):
         # lr covers all, so that decision_boundary's own instances are the common ones
@@ -236,7 +236,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(toy, make_run):
         assert metric_rows[policy]["coverage"].tolist() == pytest.approx([(n_selected >= 2).mean()] * 2)
 
 
-def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, make_run):
+def test_an_explainer_without_explanations_is_absent_with_a_reason(toy, make_run):
     arguments = ["explainer.decision_boundary.n_samples=1", "explainer.decision_boundary.max_edits=1", "k=2"]
     settings = ("n_explain=10", "metric=[c,recall]", "resamples=0")
     folder = make_run(toy, "explainer=[decision_boundary,lr,random]", *arguments, *settings)
@@ -260,7 +260,7 @@ def test_other_distances(toy, make_run, distance):
         assert "cosine distance" in (folder / "tables.md").read_text()
 
 
-def test_adults_is_prepared_as_the_anchor_package_does_it(adults):
+def test_adults_is_prepared_as_by_the_anchor_package(adults):
     """The maps are read from the package's source, the bins made by LIME's discretizer."""
     source = ast.parse(Path(anchor.utils.__file__).read_text())
     maps = {}
@@ -334,7 +334,7 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
     assert json.loads((folder / "run.json").read_text())["instances"] == 1569
 
 
-def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_path):
+def test_a_folder_with_results_of_the_same_inputs_is_unchanged(toy, tmp_path):
     base_settings = [*toy.arguments[2:], "cache=off", "figures=[]", "report=false", "explainer=[random,lr]"]
     fixed = [
         "n_explain=10",

@@ -24,7 +24,7 @@ def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text
     assert (explanations["features"].map(len).to_numpy() == np.tile(lengths, 3)).all()
 
 
-def test_not_converged_within_the_steps_is_told(toy_text, make_run):
+def test_a_search_without_convergence_is_reported(toy_text, make_run):
     settings = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20", "metric=[c,recall]"]
     folder = make_run(toy_text, "explainer=[random,lr]", *TRAINED, *settings)
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'converged'")
@@ -54,7 +54,7 @@ def test_bad_input_is_refused_before_anything_is_written(toy_text, tmp_path, mon
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["broken.txt", "run"]
 
 
-def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy_text, tmp_path, caplog):
+def test_a_partial_copy_is_noted_on_screen_in_the_record_and_in_every_caption(toy_text, tmp_path, caplog):
     caplog.set_level("INFO")
     conf = tmp_path / "conf" / "dataset"
     conf.mkdir(parents=True)

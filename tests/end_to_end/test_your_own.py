@@ -172,7 +172,7 @@ def predict_proba(rows):
 """
 
 
-def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path, monkeypatch):
+def test_a_file_and_a_user_model_are_explained_from_an_empty_folder(tmp_path, monkeypatch):
     for package in ("onnxruntime", "skl2onnx"):
         pytest.importorskip(package)
     frame = loans(tmp_path)

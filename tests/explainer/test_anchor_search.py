@@ -78,7 +78,7 @@ def test_the_bounds_are_the_packages(share, level):
     assert compute_lower_bound(share, level) == AnchorBaseBeam.dlow_bernoulli(share, level)
 
 
-def test_a_prediction_that_always_stays_needs_no_rule():
+def test_a_constant_prediction_has_an_empty_rule():
     samples = Samples(0, 3, lambda holds: np.ones(len(holds)))
     assert AnchorSearch(0.95, 0.1, 0.15, 100).find(samples.draw, samples.draw([], 10)[0]) == []
 

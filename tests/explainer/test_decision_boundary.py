@@ -120,12 +120,12 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
 def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
     dataset, model = problem
 
-    class Black(Probabilistic):
+    class BlackBoxModel(Probabilistic):
         predict_proba = staticmethod(model.predict_proba)
 
     explainer = DecisionBoundary(n_samples=60)
     batch = make_batch(dataset, model)
-    explanation = explainer.fit(dataset, open_client(Black(), access))(batch)
+    explanation = explainer.fit(dataset, open_client(BlackBoxModel(), access))(batch)
     for i, row in enumerate(batch.codes):
         samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
         flips = samples[predict_labels(model, samples) != batch.predicted_classes[i]]
@@ -147,20 +147,21 @@ def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
 
 
 def test_access_is_the_highest_that_the_model_supports():
-    class Silent(Classifier):
+    class LabelClassifier(Classifier):
         def predict(self, codes):
             raise AssertionError
 
-    class Black(Probabilistic):
+    class BlackBoxModel(Probabilistic):
         def predict_proba(self, codes):
             raise AssertionError
 
     dataset = make_dataset([3, 3])
     queries = {
-        kind: DecisionBoundary().choose_access(ModelSpec(dataset, kind)) for kind in (Silent, Black, LinearModel)
+        kind: DecisionBoundary().choose_access(ModelSpec(dataset, kind))
+        for kind in (LabelClassifier, BlackBoxModel, LinearModel)
     }
-    assert queries == {Silent: Access.LABEL, Black: Access.PROBABILITY, LinearModel: Access.GRADIENT}
-    assert DecisionBoundary().not_applicable_reason(ModelSpec(dataset, Silent)) is None
+    assert queries == {LabelClassifier: Access.LABEL, BlackBoxModel: Access.PROBABILITY, LinearModel: Access.GRADIENT}
+    assert DecisionBoundary().not_applicable_reason(ModelSpec(dataset, LabelClassifier)) is None
 
 
 @pytest.mark.parametrize("setting", [{"n_samples": 0}, {"max_edits": 0}, {"n_neighbours": 0}])

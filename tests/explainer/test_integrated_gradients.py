@@ -55,7 +55,7 @@ def test_baseline_zero_gives_signed_and_mean_of_a_table_gives_shapley(dataset):
         assert explanation[is_present] == pytest.approx(expected[is_present], abs=1e-9)
 
 
-def test_a_prediction_that_is_as_sure_as_can_be_is_explained():
+def test_a_prediction_with_probability_one_is_explained():
     """Where p rounds to 1 its logarithm against the other's would be infinite."""
     dataset = make_dataset([3, 4, 2], n=10)
     model = draw_linear(dataset, 2, 3, scale=300.0)

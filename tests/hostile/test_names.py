@@ -184,12 +184,12 @@ def test_latex_with_names_of_any_kind_is_compiled(tmp_path):
     text = render_documents([make_table(name) for name in names], "")["paper.tex"]
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)
     (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
-    done = subprocess.run(
+    process = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"],
         cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False, timeout=120,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert "root:" not in done.stdout
+    assert process.returncode == 0, process.stdout[-2000:]
+    assert "root:" not in process.stdout
 
 
 def test_names_in_figures_are_text():

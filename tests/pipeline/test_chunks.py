@@ -33,7 +33,7 @@ SERIAL, WORKERS = Local(n_jobs=1), Local(2, min_seconds=0.0)
 
 
 @dataclass(frozen=True)
-class Model(Probabilistic):
+class ReversibleModel(Probabilistic):
     """A linear model that may give opposite predictions, always or in other processes."""
 
     home: int = 0  # the process where predictions are not reversed; 0: all
@@ -45,8 +45,8 @@ class Model(Probabilistic):
 
 
 @dataclass(frozen=True)
-class Labels(Classifier):
-    model: Model
+class ReversibleClassifier(Classifier):
+    model: ReversibleModel
 
     def predict(self, codes):
         return self.model.predict_proba(codes).argmax(axis=1)
@@ -55,9 +55,14 @@ class Labels(Classifier):
 ROWS = make_rows(DATASET, LINEAR)
 # the model of a first run, that of a second run with the same cache, the executor, and the message
 CASES = {
-    "cache": (Model(), Model(is_reversed=True), SERIAL, "from the cache, .* Use redo=true or cache=off"),
-    "workers": (None, Model(home=os.getpid()), WORKERS, "from a worker process, .* Use n_jobs=1"),
-    "the same": (Model(), Model(), WORKERS, None),
+    "cache": (
+        ReversibleModel(),
+        ReversibleModel(is_reversed=True),
+        SERIAL,
+        "from the cache, .* Use redo=true or cache=off",
+    ),
+    "workers": (None, ReversibleModel(home=os.getpid()), WORKERS, "from a worker process, .* Use n_jobs=1"),
+    "the same": (ReversibleModel(), ReversibleModel(), WORKERS, None),
 }
 
 
@@ -72,22 +77,22 @@ class Explanations:
         check_explanations(job, compute_explanations(job, executor, cache, lambda _: None), 1e-6)
 
 
-class Counterfactuals:
+class CounterfactualWork:
     access, model = Access.PROBABILITY, staticmethod(lambda model: model)
 
     def compute(self, model, executor, cache):
         measure, model = Euclidean("onehot").fit(DATASET, model, self.access), self.model(model)
         features = choose_features(DATASET, 2, 0)
-        job = SearchJob(Small(), DATASET, model, measure, self.access, 0, ROWS, features)
+        job = SearchJob(SearchInChunksOf16(), DATASET, model, measure, self.access, 0, ROWS, features)
         outcome = find_counterfactuals(job, executor, cache, lambda _: None, section=Section("section", "label"))
         check_counterfactuals(job, outcome, 1e-6)
 
 
-class CounterfactualsOfLabels(Counterfactuals):
-    access, model = Access.LABEL, Labels
+class LabelCounterfactualWork(CounterfactualWork):
+    access, model = Access.LABEL, ReversibleClassifier
 
 
-class Small(Discrete):
+class SearchInChunksOf16(Discrete):
     """Searches chunks of 16 instances."""
 
     def choose_chunk_size(self, dataset, k):
@@ -97,7 +102,7 @@ class Small(Discrete):
 class Truths:
     def compute(self, model, executor, cache):
         selection = ("truth=[contrast,shapley]", "explainer=[random]", "reference=null")
-        plan = inside.make_plan("cache=off", *selection).restrict_to(ModelSpec(DATASET, Model))
+        plan = inside.make_plan("cache=off", *selection).restrict_to(ModelSpec(DATASET, ReversibleModel))
         context = create_context(replace(plan, executor=executor), DATASET, model, cache)
         context = replace(context, rows=ROWS, subject_hash="the same")
         for name in plan.truths:
@@ -105,7 +110,7 @@ class Truths:
 
 
 @pytest.mark.parametrize(
-    "kind", [Explanations, Counterfactuals, CounterfactualsOfLabels, Truths], ids=lambda kind: kind.__name__
+    "kind", [Explanations, CounterfactualWork, LabelCounterfactualWork, Truths], ids=lambda kind: kind.__name__
 )
 @pytest.mark.parametrize("case", CASES)
 def test_a_few_results_are_verified(kind, case, tmp_path):
@@ -135,7 +140,7 @@ def test_explainers_without_a_fingerprint_are_not_verified():
         explainer = Nondeterministic()
 
     assert hash_component(Nondeterministic()) is None
-    Comparing().compute(Model(), WORKERS, Off())
+    Comparing().compute(ReversibleModel(), WORKERS, Off())
 
 
 def test_verified_instances_are_seeded_and_of_both_origins():

@@ -104,7 +104,7 @@ def test_a_metric_has_the_access_that_it_declares(plan):
     context = create_context(plan, DATASET, MODEL)
     models = []
 
-    class Curious(Metric):
+    class AccessRecorder(Metric):
         name, title, better, range, place = "curious", "Curious", "higher", (0.0, 1.0), 1
 
         def __init__(self, access, role="judged"):
@@ -117,11 +117,15 @@ def test_a_metric_has_the_access_that_it_declares(plan):
 
     case = create_metric_input(context, context.rows, FEATURES, np.ones(30, bool), {}, {})
     assert case.k == 2 and case.model.access is Access.NOTHING
-    for metric in (Curious(Access.LABEL), Curious(Access.PROBABILITY), Curious(Access.WHITE_BOX, "truth")):
+    for metric in (
+        AccessRecorder(Access.LABEL),
+        AccessRecorder(Access.PROBABILITY),
+        AccessRecorder(Access.WHITE_BOX, "truth"),
+    ):
         assert [result.variant for result in evaluate_metric(context, case, metric)] == ["all", "none"]
     assert models == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
     models.clear()
-    wants = Curious(Access.LABEL)
+    wants = AccessRecorder(Access.LABEL)
     wants.max_access = Access.GRADIENT
     for able in (context, replace(context, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
         list(evaluate_metric(able, case, wants))

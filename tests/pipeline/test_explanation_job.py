@@ -302,7 +302,7 @@ def test_access_errors_stop_the_run():
 
 
 @dataclass(frozen=True)
-class BlackBox(Probabilistic):
+class CountingBlackBox(Probabilistic):
     """A model whose predictions do not depend on other rows; its calls are counted."""
 
     calls: list = field(default_factory=list, compare=False)
@@ -315,7 +315,7 @@ class BlackBox(Probabilistic):
 
 @pytest.mark.parametrize("explainer", [Anchor(), Lime(n_samples=100), DecisionBoundary(n_samples=50)], ids=str)
 def test_batched_evaluation_changes_no_explanation(explainer, monkeypatch):
-    model = BlackBox()
+    model = CountingBlackBox()
     labels = model.predict_proba(DATASET.test.codes).argmax(axis=1)
     explanation_job = replace(job(explainer, model=model), subject_hash=None, access=Access.PROBABILITY)
     explanation_job = replace(explanation_job, rows=replace(ROWS, predicted_classes=labels))
@@ -331,7 +331,7 @@ def test_batched_evaluation_changes_no_explanation(explainer, monkeypatch):
 
 
 def test_a_failure_leaves_the_batched_instances_their_explanations():
-    model = BlackBox()
+    model = CountingBlackBox()
 
     @dataclass(frozen=True)
     class Picky(Explainer):
@@ -358,10 +358,10 @@ def test_a_failure_leaves_the_batched_instances_their_explanations():
 
 def test_evaluations_before_a_restart_are_not_counted():
     """Explainers that draw from a global generator are restarted, one instance after the other."""
-    model = BlackBox()
+    model = CountingBlackBox()
 
     @dataclass(frozen=True)
-    class Careless(Explainer):
+    class EvaluatesRepeatedly(Explainer):
         access = Access.LABEL
 
         def fit(self, dataset, client):
@@ -373,7 +373,7 @@ def test_evaluations_before_a_restart_are_not_counted():
 
             return explain
 
-    explanation_job = replace(job(Careless(), model=model), subject_hash=None, access=Access.LABEL)
+    explanation_job = replace(job(EvaluatesRepeatedly(), model=model), subject_hash=None, access=Access.LABEL)
     assert run(explanation_job, slice(0, 40)).cost.rows == 3 * 40
     assert sum(model.calls) > 3 * 40  # otherwise there was no restart
 

@@ -39,7 +39,7 @@ class Own(Probabilistic):
         return self.answer(codes)
 
 
-class Labels(Classifier):
+class FunctionClassifier(Classifier):
     def __init__(self, answer):
         self.answer = answer
 
@@ -48,7 +48,7 @@ class Labels(Classifier):
 
 
 def test_valid_models_pass():
-    for model in (make_linear(DATASET), Own(by_row), Labels(lambda codes: codes[:, 2])):
+    for model in (make_linear(DATASET), Own(by_row), FunctionClassifier(lambda codes: codes[:, 2])):
         check_model(model, DATASET, 0, 60)
     three = replace(DATASET, classes=("a", "b", "c"))
     check_model(Own(lambda codes: np.eye(3)[codes[:, 0]] * 0.7 + 0.1), three, 0, None)
@@ -79,11 +79,11 @@ def test_a_model_that_changes_during_the_run_fails(kind):
 
 
 def test_a_changed_label_fails():
-    rows, nothing = predict_rows(Labels(lambda codes: codes[:, 2]))
-    assert nothing is None
-    check_unchanged(Labels(lambda codes: codes[:, 2]), DATASET, rows, None)
+    rows, no_probabilities = predict_rows(FunctionClassifier(lambda codes: codes[:, 2]))
+    assert no_probabilities is None
+    check_unchanged(FunctionClassifier(lambda codes: codes[:, 2]), DATASET, rows, None)
     with pytest.raises(Failure, match=r"it gave class (\w+) and then class (?!\1)\w+; "):
-        check_unchanged(Labels(lambda codes: 1 - codes[:, 2]), DATASET, rows, None)
+        check_unchanged(FunctionClassifier(lambda codes: 1 - codes[:, 2]), DATASET, rows, None)
 
 
 def with_row(codes, value):
@@ -147,7 +147,7 @@ def test_invalid_models_fail_with_the_row(answer, message):
 )
 def test_invalid_labels_fail(answer, message):
     with pytest.raises(Failure, match=message):
-        check_model(Labels(answer), DATASET, 0, 60)
+        check_model(FunctionClassifier(answer), DATASET, 0, 60)
 
 
 def test_a_model_without_an_answer_in_time_fails():
@@ -157,7 +157,7 @@ def test_a_model_without_an_answer_in_time_fails():
         check_model(Own(lambda codes: time.sleep(60)), DATASET, 0, 0.05)
 
 
-class SingleEdit(DeclaresOutputType):
+class SingleEditModel(DeclaresOutputType):
     """Settings that must try the model to know what it is."""
 
     def __init__(self, seconds):
@@ -173,12 +173,12 @@ class SingleEdit(DeclaresOutputType):
 
 def test_output_type_is_determined_within_the_time_limit():
     result = determine_model_spec(
-        SimpleNamespace(model=SingleEdit(0), settings=SimpleNamespace(timeout_model=60)), DATASET
+        SimpleNamespace(model=SingleEditModel(0), settings=SimpleNamespace(timeout_model=60)), DATASET
     )
     assert result == ModelSpec(DATASET, Own)
     with pytest.raises(Failure, match="set timeout_model"):
         determine_model_spec(
-            SimpleNamespace(model=SingleEdit(60), settings=SimpleNamespace(timeout_model=0.05)), DATASET
+            SimpleNamespace(model=SingleEditModel(60), settings=SimpleNamespace(timeout_model=0.05)), DATASET
         )
     plain = SimpleNamespace(fit=lambda dataset, seed: None)
     assert (
@@ -188,19 +188,19 @@ def test_output_type_is_determined_within_the_time_limit():
 
 
 def test_which_rows_are_tried_belongs_to_the_seed():
-    received = []
+    received_rows = []
 
     def remembers(codes):
-        received.append(codes.copy())
+        received_rows.append(codes.copy())
         return by_row(codes)
 
     for seed in (0, 0, 1):
         check_model(Own(remembers), DATASET, seed, None)
-    first, repetition, other = received[0], received[8], received[16]
+    first, repetition, other = received_rows[0], received_rows[8], received_rows[16]
     assert np.array_equal(first, repetition) and not np.array_equal(first, other)  # which may be another number of rows
 
 
-def test_a_model_that_is_worse_than_a_guess_is_doubted_not_refused(caplog):
+def test_a_model_worse_than_a_guess_gives_a_warning(caplog):
     assert find_accuracy_warnings({"test": 0.5}, DATASET) == [] and not caplog.text
     (result,) = find_accuracy_warnings({"test": 0.123}, DATASET)
     assert result.startswith("the model is right for 12.3% of the test rows, less often than a guess (50.0%).")

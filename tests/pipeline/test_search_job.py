@@ -153,7 +153,7 @@ def test_searches_respect_constraints(search, seed):
 
 
 def test_a_search_that_violates_a_constraint_fails():
-    class Careless(Discrete):
+    class SearchOfForeignFeatures(Discrete):
         def find(self, task):
             features = tuple(replace(feature, allowed_change="any") for feature in task.dataset.features)
             return super().find(replace(task, dataset=replace(task.dataset, features=features)))
@@ -164,6 +164,6 @@ def test_a_search_that_violates_a_constraint_fails():
     dataset = replace(numbers, features=features)
     measure = Euclidean("embedding").fit(dataset, model, Access.PROBABILITY)
     rows, features = make_rows(dataset, model), choose_features(dataset, 1, 0)
-    careless = SearchJob(Careless(), dataset, model, measure, Access.PROBABILITY, 0, rows, features)
-    with pytest.raises(Failure, match=r"Careless changed x\d in a way that the dataset does not allow"):
+    careless = SearchJob(SearchOfForeignFeatures(), dataset, model, measure, Access.PROBABILITY, 0, rows, features)
+    with pytest.raises(Failure, match=r"SearchOfForeignFeatures changed x\d in a way that the dataset does not allow"):
         run(careless)

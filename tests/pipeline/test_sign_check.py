@@ -68,8 +68,11 @@ def test_scores_that_cannot_be_compared_give_no_warning():
     assert find_reversed_signs(context, "imported", make_result(context, scores, one_class)) is None
     assert find_reversed_signs(make_context(TABLE, Random()), "imported", make_result(context, scores)) is None
 
-    class Labels(Classifier):
+    class LabelModelOfScores(Classifier):
         def predict(self, codes):
             return context.model.predict_positive(codes) > 0.5
 
-    assert find_reversed_signs(replace(context, model=Labels()), "imported", make_result(context, scores)) is None
+    assert (
+        find_reversed_signs(replace(context, model=LabelModelOfScores()), "imported", make_result(context, scores))
+        is None
+    )

@@ -101,7 +101,7 @@ def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, 
     assert Continuous().estimate_workload(dataset, features).settings == ("search.restarts", "search.steps")
 
 
-class BlackBox(Probabilistic):
+class ProbabilityBlackBox(Probabilistic):
     def __init__(self, model):
         self.model = model
 
@@ -117,7 +117,7 @@ def make_context(model, *overrides):
 def test_estimates_list_the_keys_of_settings():
     model = draw_linear(TABLE, 7, 3)
     context = make_context(
-        BlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500"
+        ProbabilityBlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500"
     )
     seconds = len(TABLE.train) * 502 * 0.001  # background, sets of features
     assert estimate_explainer(context, "shap_kernel", 0.001) == (
@@ -143,6 +143,7 @@ def test_models_that_evaluate_edits_fast_have_no_estimate():
 def test_truths_have_an_estimate_if_they_evaluate_the_model():
     model, overrides = draw_linear(TABLE, 7, 3), ("truth=[shapley]", "explainer=[random]", "truth.shapley.budget=50")
     estimates = [
-        estimate_truth(make_context(subject, *overrides), "shapley", 0.001) for subject in (BlackBox(model), model)
+        estimate_truth(make_context(subject, *overrides), "shapley", 0.001)
+        for subject in (ProbabilityBlackBox(model), model)
     ]
     assert estimates == [("reference or truth.budget", 0.05), ("reference or truth.budget", None)]

@@ -20,7 +20,7 @@ from tests.problems import make_mixed
 from tests.truth.models import PredictionsOnlyModel, make_random_tree
 
 
-def studied(model, dataset, *overrides):
+def compute_truth_of(model, dataset, *overrides):
     selection = (
         "truth=[shapley,contrast,responsibility]",
         "explainer=[random]",
@@ -43,7 +43,7 @@ def box():
     return make_random_tree(dataset, 1, splits=25), dataset
 
 
-def same(first_result, second):
+def check_results_are_equal(first_result, second):
     for name, truth_estimate in first_result.items():
         assert (
             np.array_equal(truth_estimate.importance, second[name].importance)
@@ -55,21 +55,21 @@ def same(first_result, second):
 
 def test_chunks_and_workers_give_the_values_of_one_call(box, monkeypatch):
     model, dataset = box
-    context = studied(PredictionsOnlyModel(model), dataset)
+    context = compute_truth_of(PredictionsOnlyModel(model), dataset)
     result_of_all = compute_truths(context)
     assert not result_of_all["shapley"].method.startswith("exact") and result_of_all["shapley"].error.shape == (40,)
     for name, truth_estimate in result_of_all.items():
         assert np.array_equal(truth_estimate.importance, context.compute_importance(name))
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE", 7)
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE_WITHOUT_EVALUATIONS", 9)
-    same(compute_truths(context), result_of_all)
+    check_results_are_equal(compute_truths(context), result_of_all)
     second = replace(context, plan=replace(context.plan, executor=Local(n_jobs=2, min_seconds=0)))
-    same(compute_truths(second), result_of_all)
+    check_results_are_equal(compute_truths(second), result_of_all)
 
 
 def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
     model, dataset = box
-    context = studied(model, dataset)
+    context = compute_truth_of(model, dataset)
     cached = replace(context, cache=Disk(str(tmp_path)))
     first = compute_truths(cached)
     computed, compute = [], truth_stage._compute_chunk
@@ -79,7 +79,7 @@ def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
         return compute(job, positions)
 
     monkeypatch.setattr(truth_stage, "_compute_chunk", record)
-    same(compute_truths(cached), first)
+    check_results_are_equal(compute_truths(cached), first)
     # two are computed from the tree without evaluations; contrast was cached, and a sample is verified
     assert computed == [("shapley", 40), ("contrast", 3), ("responsibility", 40)]
     other = replace(context, cache=cached.cache, plan=replace(context.plan, truths={"contrast": Contrast(budget=999)}))
@@ -91,7 +91,7 @@ def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
 
 def test_partly_sampled_values_have_errors_and_a_method(box, monkeypatch):
     model, dataset = box
-    context = studied(PredictionsOnlyModel(model), dataset)
+    context = compute_truth_of(PredictionsOnlyModel(model), dataset)
     shapley = type(context.plan.truths["shapley"])
 
     def estimate(self, dataset, client, rows):
@@ -145,8 +145,8 @@ def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_r
 
 def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
     model, dataset = box
-    result_of_all = compute_truths(studied(PredictionsOnlyModel(model), dataset, "reference=null"))
-    context = studied(PredictionsOnlyModel(model), dataset, "reference=20")
+    result_of_all = compute_truths(compute_truth_of(PredictionsOnlyModel(model), dataset, "reference=null"))
+    context = compute_truth_of(PredictionsOnlyModel(model), dataset, "reference=20")
     part = compute_truths(context)
     for name, truth_estimate in part.items():
         sampled = np.flatnonzero(~np.isnan(truth_estimate.importance).all(axis=1))
@@ -156,15 +156,15 @@ def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
         assert truth_estimate.error is None or np.array_equal(
             truth_estimate.error[sampled], result_of_all[name].error[sampled], equal_nan=True
         )
-    exact = studied(model, dataset, "reference=20")  # needs no evaluations
+    exact = compute_truth_of(model, dataset, "reference=20")  # needs no evaluations
     assert not np.isnan(compute_truths(exact)["shapley"].importance).any()
 
 
 def test_the_budget_limits_the_instances_and_the_truths(box):
     model, dataset = box
-    context = studied(PredictionsOnlyModel(model), dataset, "truth.budget=600")
+    context = compute_truth_of(PredictionsOnlyModel(model), dataset, "truth.budget=600")
     assert len(select_instances(context, context.plan.truths["shapley"])) == 10  # of 60 rows each
-    with_less = studied(PredictionsOnlyModel(model), dataset, "truth.budget=59")
+    with_less = compute_truth_of(PredictionsOnlyModel(model), dataset, "truth.budget=59")
     assert "shapley" not in with_less.plan.truths
     assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]
 

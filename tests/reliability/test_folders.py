@@ -74,7 +74,7 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     assert read_verified_record(run).settings.k == 1 and read_files(run) != before
 
 
-def test_files_that_are_of_no_run_are_not_overwritten(tmp_path):
+def test_files_of_no_run_are_not_overwritten(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.csv").write_text("mine")
     refused = pytest.raises(UserError, match=r"metrics\.csv was not written by a run, and would be overwritten")
@@ -83,7 +83,7 @@ def test_files_that_are_of_no_run_are_not_overwritten(tmp_path):
     assert (tmp_path / "run" / "metrics.csv").read_text() == "mine"
 
 
-def test_a_file_that_the_record_does_not_list_is_not_believed(run, tmp_path, command):
+def test_an_unlisted_file_is_ignored(run, tmp_path, command):
     record = json.loads((run / "run.json").read_text())
     (run / "metrics.csv").write_text((run / "metrics.csv").read_text().replace("1.0", "0.9"))
     del record["files"]["metrics.csv"]
@@ -145,7 +145,7 @@ def test_the_jobs_of_a_sweep_stay_in_its_folder(toy, run, tmp_path):
     assert (run / "metrics.csv").read_bytes() == before
 
 
-def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
+def test_the_command_to_continue_is_complete(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "bad.py").write_text(
         "from cfeval_cli.core import Explainer\nclass Bad(Explainer):\n    access = 0\n"

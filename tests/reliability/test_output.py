@@ -38,7 +38,7 @@ def start(arguments, cwd, stdout, stderr):
 @pytest.mark.parametrize(
     ("kind", "is_stderr_closed", "sweep"), [("pipe", False, True), ("disk", False, False), ("disk", True, False)]
 )
-def test_a_run_is_complete_whatever_becomes_of_its_output(toy, tmp_path, kind, is_stderr_closed, sweep):
+def test_a_run_is_complete_without_standard_output(toy, tmp_path, kind, is_stderr_closed, sweep):
     own = ["--multirun", "seed=1,2", "hydra.sweep.dir=sweep"] if sweep else ["hydra.run.dir=run"]
     words = ["run", *toy.arguments, *SMALL, *own]
     with unwritable(kind) as nowhere, (tmp_path / "errors").open("w+") as errors:

@@ -108,7 +108,7 @@ def compute(own, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("incomplete", ["skip", "random"])
-def test_the_rest_goes_on_and_the_tables_say_how_many(compute, caplog, incomplete):
+def test_other_instances_are_explained_and_failures_are_counted(compute, caplog, incomplete):
     """Nothing is filled up at random where there is no explanation."""
     folder = compute(f"incomplete={incomplete}")
     faults, n = left_out(folder)
@@ -125,7 +125,7 @@ def test_strict_stops_at_the_first(compute, tmp_path):
     assert "explanations.parquet" in record["files"]
 
 
-def test_an_explainer_that_always_fails_leaves_the_others_their_results(compute, tmp_path):
+def test_a_failing_explainer_does_not_affect_the_others(compute, tmp_path):
     never = ["explainer.faulty.every=1", "explainer.faulty.kinds=4", "timeout_per_instance=null"]
     compute(*never, "n_explain=20")
     record = json.loads((tmp_path / "run" / "run.json").read_text())

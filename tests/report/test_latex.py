@@ -33,7 +33,7 @@ def tabulars(text):
         yield kind == "table*", caption, [line.removesuffix(r" \\").split(" & ") for line in lines]
 
 
-def test_values_and_ranks_stand_in_one_table_and_intervals_in_a_second():
+def test_values_and_ranks_are_in_one_table_and_intervals_in_another():
     first = Cell(0.3652, 0.342, 0.389, rank=3, marks="‡§", rank_marks="*", bold=True)
     second = Cell(-0.1, -0.2, 0.1, rank=2.5, is_tied=True)
     rows = [

@@ -105,7 +105,7 @@ def get_component_config(group, name):
 
 
 @pytest.mark.parametrize(("group", "target"), list(components()))
-def test_every_component_has_a_test_and_a_yaml_with_all_its_settings(group, target):
+def test_every_component_has_a_test_and_a_yaml_with_all_settings(group, target):
     names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in PRESETS]
     module = target.split(".")[2]  # most often the yaml is named as the module is
     names.sort(key=lambda name: name != module)
@@ -127,7 +127,7 @@ def test_a_component_has_the_name_of_its_file():
             assert keys <= {KEYS.get(path.stem, path.stem)}
 
 
-def test_ladder_and_paper_stand_for_several_explainers():
+def test_graded_and_paper_expand_to_several_explainers():
     assert list(plan("explainer=[paper,graded]").explainers) == SIX + RUNGS
     built_plan = plan("explainer=[graded,lr]", "explainer.graded.quality_levels=3", "truth=[contrast]")
     assert (
@@ -442,7 +442,7 @@ def test_messages_name_the_file_if_hydra_knows_it():
                 plan(override)
 
 
-def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the_reason():
+def test_field_has_all_applicable_explainers_and_reasons_for_the_others():
     """Whatever explainer there is, but for those that stand for others, are made from the same, or need a file."""
     field = set(plan("explainer=field").explainers)
     yamls = {path.stem for path in YAMLS if path.parts[0] == "explainer"}
@@ -472,7 +472,7 @@ def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the
 
 
 @pytest.mark.parametrize("kind", ["ProbabilityModel", "LabelModel"])
-def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
+def test_an_external_model_is_explained_by_applicable_explainers(kind):
     from cfeval_cli.model import external
 
     built_plan = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), getattr(external, kind)))
@@ -514,7 +514,7 @@ def test_a_black_box_has_the_explainers_that_need_probabilities_only():
     assert not {"recall", "hit"} & set(without_truth.metrics)
 
 
-class LabelsOnly(Classifier):
+class LabelOnlyClassifier(Classifier):
     """Tells classes and nothing else."""
 
     def predict(self, codes):
@@ -522,7 +522,7 @@ class LabelsOnly(Classifier):
 
 
 def test_a_model_of_labels_only_is_searched_with_labels():
-    built_plan = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), LabelsOnly))
+    built_plan = plan().restrict_to(ModelSpec(make_dataset([4, 3, 2]), LabelOnlyClassifier))
     assert list(built_plan.explainers) == ["random", "anchor", "decision_boundary"]
     assert built_plan.levels == (Access.LABEL,)
     judged_metrics = {name for name, metric in built_plan.metrics.items() if metric.role == "judged"}
