@@ -8,7 +8,7 @@ from cfeval_cli.core.evaluation_cache import AnswerCache, encode_rows, evaluate_
 
 
 @given(st.integers(1, 80), st.integers(0, 999), st.booleans())
-def test_keys_are_equal_exactly_if_sets_and_instances_are(width, seed, has_ids):
+def test_keys_are_equal_for_equal_sets_and_instances_only(width, seed, has_ids):
     rng = np.random.default_rng(seed)
     sets = rng.random((30, width)) < rng.choice([0.02, 0.5, 0.98])
     ids = rng.choice([0, 1, 255, 256, 70_000, 2**31], 30)

@@ -102,31 +102,33 @@ def test_fingerprint_depends_on_nested_components():
 
 def test_user_classes_need_a_fingerprint_method():
     @dataclass(frozen=True)
-    class WithoutFingerprint:
+    class ComponentWithoutFingerprint:
         width: float = 1.0
 
     @dataclass(frozen=True)
-    class WithFingerprint(Fingerprinted):
+    class ComponentWithFingerprint(Fingerprinted):
         value: object
 
         def fingerprint(self):
             return self.value
 
-    class WithFailingFingerprint(Fingerprinted):
+    class ComponentWithFailingFingerprint(Fingerprinted):
         def fingerprint(self):
             raise OSError("the service is away")
 
-    assert identity.hash_component(WithoutFingerprint()) is None
-    assert identity.hash_component(WithFingerprint(WithoutFingerprint())) is None  # its attribute has no fingerprint
-    assert identity.hash_component(WithFingerprint(None)) is None  # no fingerprint is given
-    assert identity.hash_component(WithFailingFingerprint()) is None
-    fingerprints = [identity.hash_component(WithFingerprint(value)) for value in ("", "v1", "v2")]
+    assert identity.hash_component(ComponentWithoutFingerprint()) is None
+    assert (
+        identity.hash_component(ComponentWithFingerprint(ComponentWithoutFingerprint())) is None
+    )  # its attribute has no fingerprint
+    assert identity.hash_component(ComponentWithFingerprint(None)) is None  # no fingerprint is given
+    assert identity.hash_component(ComponentWithFailingFingerprint()) is None
+    fingerprints = [identity.hash_component(ComponentWithFingerprint(value)) for value in ("", "v1", "v2")]
     assert None not in fingerprints and len(set(fingerprints)) == 3
-    assert identity.hash_component(WithFingerprint("v1")) == fingerprints[1]
+    assert identity.hash_component(ComponentWithFingerprint("v1")) == fingerprints[1]
     assert identity.hash_component(Lime()) is not None  # classes of cfeval need no method
 
     @dataclass(frozen=True)
-    class WithOwnReduction(Fingerprinted):
+    class ComponentWithReduction(Fingerprinted):
         setting: int
         version: object
 
@@ -134,10 +136,14 @@ def test_user_classes_need_a_fingerprint_method():
             return str(self.version)
 
         def __reduce__(self):
-            return WithOwnReduction, (self.setting, 0)
+            return ComponentWithReduction, (self.setting, 0)
 
-    assert identity.hash_component(WithOwnReduction(1, "a")) != identity.hash_component(WithOwnReduction(1, "b"))
-    assert identity.hash_component(WithOwnReduction(1, "a")) != identity.hash_component(WithOwnReduction(2, "a"))
+    assert identity.hash_component(ComponentWithReduction(1, "a")) != identity.hash_component(
+        ComponentWithReduction(1, "b")
+    )
+    assert identity.hash_component(ComponentWithReduction(1, "a")) != identity.hash_component(
+        ComponentWithReduction(2, "a")
+    )
 
 
 def test_fingerprint_depends_on_contents_of_files_in_settings(tmp_path):

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 DATASET = make_dataset([3, 2])
 
 
-class LabelsOnly(Classifier):
+class LabelsOnlyModel(Classifier):
     """A model of classes only."""
 
     def predict(self, codes):
         return codes[:, 0]
 
 
-class ProbabilitiesOnly(Probabilistic):
+class ProbabilitiesOnlyModel(Probabilistic):
     """A black box with probabilities."""
 
     def predict_proba(self, codes):
@@ -50,18 +50,18 @@ class ProbabilitiesOnly(Probabilistic):
 class AnnotatedSettings(Trainable):
     """Settings whose `fit` is annotated with the class of the model."""
 
-    def fit(self, dataset, seed) -> LabelsOnly:
-        return LabelsOnly()
+    def fit(self, dataset, seed) -> LabelsOnlyModel:
+        return LabelsOnlyModel()
 
 
-class ModelWithFit(Trainable, ProbabilitiesOnly):
+class ModelWithFit(Trainable, ProbabilitiesOnlyModel):
     """Settings that are the model."""
 
     def fit(self, dataset, seed):
         return self
 
 
-class ModelWithVagueFit(Trainable, LabelsOnly):
+class ModelWithVagueFit(Trainable, LabelsOnlyModel):
     """Settings that are the model, with an annotation without a class."""
 
     def fit(self, dataset, seed) -> Any:
@@ -72,7 +72,7 @@ class UnannotatedSettings(Trainable):
     """Settings without an annotation."""
 
     def fit(self, dataset, seed):
-        return ProbabilitiesOnly()
+        return ProbabilitiesOnlyModel()
 
 
 class SettingsOfNoModel(Trainable):
@@ -99,7 +99,7 @@ class ModelWithAnnotatedFit(ModelWithFit):
 @pytest.mark.parametrize(
     ("settings", "kind", "name"),
     [
-        (AnnotatedSettings(), LabelsOnly, "LabelsOnly"),
+        (AnnotatedSettings(), LabelsOnlyModel, "LabelsOnlyModel"),
         (ModelWithFit(), ModelWithFit, "ModelWithFit"),
         (ModelWithVagueFit(), ModelWithVagueFit, "ModelWithVagueFit"),
         (UnannotatedSettings(), BlackBox, "a black box"),
@@ -116,8 +116,8 @@ def test_kind_of_model_is_determined_before_training(settings, kind, name):
 
 
 ABILITIES = {
-    LabelsOnly: {Classifier},
-    ProbabilitiesOnly: {Classifier, Probabilistic},
+    LabelsOnlyModel: {Classifier},
+    ProbabilitiesOnlyModel: {Classifier, Probabilistic},
     BlackBox: {Classifier, Probabilistic},
     LinearModel: {
         Classifier,
@@ -138,7 +138,7 @@ def test_abilities_are_those_of_the_base_classes(kind):
     assert {ability for ability in all_abilities if ModelSpec(DATASET, kind).supports(ability)} == ABILITIES[kind]
 
 
-class Lookalike(ProbabilitiesOnly):
+class Lookalike(ProbabilitiesOnlyModel):
     """A black box with unrelated methods that have the names of those of abilities."""
 
     def fail(self, *_, **__):
@@ -180,7 +180,7 @@ def test_methods_with_the_names_of_abilities_grant_nothing():
 
 
 def test_a_declared_ability_without_its_methods_is_refused():
-    class IncompleteModel(core.HasAdditiveEffects, ProbabilitiesOnly):
+    class IncompleteModel(core.HasAdditiveEffects, ProbabilitiesOnlyModel):
         def compute_effects(self, codes, of):
             raise AssertionError
 
@@ -189,15 +189,15 @@ def test_a_declared_ability_without_its_methods_is_refused():
 
 
 def test_classes_that_merely_have_predict_or_fit_are_not_models():
-    class Estimator:
-        predict = predict_proba = ProbabilitiesOnly.predict_proba
+    class UnrelatedEstimator:
+        predict = predict_proba = ProbabilitiesOnlyModel.predict_proba
 
-        def fit(self, dataset, seed) -> LabelsOnly:
-            return LabelsOnly()
+        def fit(self, dataset, seed) -> LabelsOnlyModel:
+            return LabelsOnlyModel()
 
-    estimator = Estimator()
+    estimator = UnrelatedEstimator()
     assert not isinstance(estimator, Classifier) and not isinstance(estimator, Trainable)
-    client = core.Ledger().open_client(LabelsOnly(), Access.WHITE_BOX, "test")
+    client = core.Ledger().open_client(LabelsOnlyModel(), Access.WHITE_BOX, "test")
     with pytest.raises(Failure, match="needs probabilities"):
         client.predict_proba(DATASET.test.codes)
 
@@ -214,7 +214,7 @@ def test_settings_with_the_names_of_abilities_grant_nothing():
 
     kinds = core.DeclaresOutputType, core.SupportsFeatureSubset, core.DistilledModel, core.Restorable
     assert not isinstance(Settings(), kinds)
-    assert ModelSpec.from_settings(DATASET, Settings()) == ModelSpec(DATASET, LabelsOnly)
+    assert ModelSpec.from_settings(DATASET, Settings()) == ModelSpec(DATASET, LabelsOnlyModel)
 
 
 def test_missing_abilities_give_a_reason():
@@ -223,8 +223,8 @@ def test_missing_abilities_give_a_reason():
         for kind in ABILITIES
     }
     assert access_levels == {
-        LabelsOnly: {Access.NOTHING, Access.LABEL},
-        ProbabilitiesOnly: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
+        LabelsOnlyModel: {Access.NOTHING, Access.LABEL},
+        ProbabilitiesOnlyModel: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
         BlackBox: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
         LinearModel: set(Access),
     }
@@ -234,10 +234,12 @@ def test_missing_abilities_give_a_reason():
         "needs a logit that is linear in the embeddings, which this model (a black box) does not give"
     )
     for level in (Access.PROBABILITY, Access.WHITE_BOX):
-        reason = ModelSpec(DATASET, LabelsOnly).missing_access_reason(level)
+        reason = ModelSpec(DATASET, LabelsOnlyModel).missing_access_reason(level)
         assert reason.endswith(", but this model returns labels only: pass predict_proba to compute more"), reason
         assert "LabelModel" not in reason and "value_effects" not in reason
-    assert "(ProbabilitiesOnly)" in ModelSpec(DATASET, ProbabilitiesOnly).missing_access_reason(Access.GRADIENT)
+    assert "(ProbabilitiesOnlyModel)" in ModelSpec(DATASET, ProbabilitiesOnlyModel).missing_access_reason(
+        Access.GRADIENT
+    )
 
 
 def test_black_box_is_not_a_usable_model():

@@ -333,11 +333,11 @@ def _make_plain_inputs():
 
 
 def test_metrics_are_not_applicable_if_the_model_lacks_the_access_level():
-    class LabelModel(Classifier):
+    class ArgmaxLabelModel(Classifier):
         def predict(self, codes):
             raise AssertionError
 
-    spec = ModelSpec(make_dataset([2, 2]), LabelModel)
+    spec = ModelSpec(make_dataset([2, 2]), ArgmaxLabelModel)
     not_applicable = {metric().name for metric in METRICS if metric().not_applicable_reason(spec)}
     assert not_applicable == {
         "comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "pgu", "aopc", "aopc_suff", "naopc",

@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-class TorchModel(torch.nn.Module):
+class QuantusModel(torch.nn.Module):
     """A module from numbers to probabilities, as Quantus requires; Quantus passes single precision only."""
 
     def __init__(self, probabilities):
@@ -49,7 +49,7 @@ class SharedProblem:
     variant: str
     pixels: np.ndarray
     baseline: float
-    model: TorchModel
+    model: QuantusModel
 
     def compute_with_cfeval(self, metric):
         return compute_values(metric, self.inputs)[self.variant]
@@ -82,7 +82,7 @@ def make_embedding_problem(seed):
     inputs = make_inputs(dataset, model, 2, seed, removals={"zero": Zero()})
     pixels = np.stack([model.embed_values(j, inputs.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
     return SharedProblem(
-        inputs, "del", pixels, 0.0, TorchModel(lambda numbers: model.predict_proba_embedded(numbers[:, :, None]))
+        inputs, "del", pixels, 0.0, QuantusModel(lambda numbers: model.predict_proba_embedded(numbers[:, :, None]))
     )
 
 
@@ -98,7 +98,7 @@ def make_logistic_problem(seed):
         vectors = np.stack([model.tables[j][codes[:, j]] for j in range(WIDTH)], axis=1)
         return model.predict_proba_embedded(torch.as_tensor(np.where((codes == ABSENT)[:, :, None], means, vectors)))
 
-    return SharedProblem(inputs, "mean", inputs.codes.astype(float), float(ABSENT), TorchModel(probabilities))
+    return SharedProblem(inputs, "mean", inputs.codes.astype(float), float(ABSENT), QuantusModel(probabilities))
 
 
 def make_three_class_problem(seed):
@@ -109,7 +109,7 @@ def make_three_class_problem(seed):
     )
     model = InteractionModel(dataset, seed, 3)
     inputs = make_inputs(dataset, model, 2, seed, removals={"mask": Mask()})
-    model_of_masks = TorchModel(lambda numbers: torch.as_tensor(model.predict_proba(numbers.numpy().astype(int))))
+    model_of_masks = QuantusModel(lambda numbers: torch.as_tensor(model.predict_proba(numbers.numpy().astype(int))))
     return SharedProblem(inputs, "mask", inputs.codes.astype(float), 4.0, model_of_masks)
 
 

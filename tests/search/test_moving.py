@@ -135,14 +135,14 @@ def test_search_is_not_applicable_without_the_gradients_it_needs():
     dataset = make_dataset([3, 2])
     model = make_linear(dataset)
 
-    class ProbabilityModel(Probabilistic):
+    class ModelWithoutGradient(Probabilistic):
         predict_proba = model.predict_proba
 
-    class GradientModel(ProbabilityModel, HasGradient):
+    class GradientModel(ModelWithoutGradient, HasGradient):
         embed_values, predict_proba_embedded = model.embed_values, model.predict_proba_embedded
 
     probability_spec, gradient_spec, linear_spec = (
-        ModelSpec(dataset, kind) for kind in (ProbabilityModel, GradientModel, type(model))
+        ModelSpec(dataset, kind) for kind in (ModelWithoutGradient, GradientModel, type(model))
     )
     assert "needs gradients in the embeddings" in Continuous().not_applicable_reason(probability_spec)
     assert (
