@@ -35,7 +35,7 @@ def chromium():
 @pytest.fixture(scope="module")
 def reports(toy, toy_text, make_run):
     """A table with names that are markup, and sentences with moved embeddings."""
-    table = make_run(toy, "explainer=[random,omission,lr]", FEW_METRICS, "truth=[signed]", copy=True)
+    table = make_run(toy, "explainer=[random,omission,lr]", FEW_METRICS, "truth=[signed,contrast]", copy=True)
     record = json.loads((table / "run.json").read_text())
     record["explainers"]["omission"] = EVIL
     (table / "run.json").write_text(json.dumps(record))
@@ -123,11 +123,15 @@ def numbers(texts):
     return [float(re.match(r"-?[\d.]+", text)[0]) for text in texts if re.match(r"-?\d", text)]
 
 
-@pytest.mark.parametrize("name", ["table", "text"])
-def test_page_opens_without_an_error_and_fits_a_phone(open_page, name):
+FIGURES = ["counterfactuals", "correlations", "truth", "costs"]
+
+
+@pytest.mark.parametrize(("name", "figures"), [("table", [*FIGURES, "truth_contrast"]), ("text", FIGURES)])
+def test_page_opens_without_an_error_and_fits_a_phone(open_page, name, figures):
     page = open_page(name)
     assert page.locator("h1").is_visible() and page.locator("#browser").is_visible()
-    assert page.locator("figure svg").count() >= 6
+    drawn = page.locator("figure").filter(has=page.locator("svg")).evaluate_all("(all) => all.map((f) => f.id)")
+    assert sorted(drawn) == sorted(f"figure-{figure}" for figure in figures)
     assert page.locator("img").count() == 0
     if name == "text":
         check_sentences(page.locator("#instance-details"))
