@@ -35,8 +35,8 @@ class Cost:
         """Return the difference of both costs."""
         return self + Cost(-other.rows, -other.calls, -other.seconds, -other.model_seconds)
 
-    def split(self, size: int) -> list[Cost]:
-        """Divide the cost into equal parts; the first parts have one row more if the rows do not divide evenly."""
-        rows, remainder = divmod(self.rows, size)
-        parts = (self.calls / size, self.seconds / size, self.model_seconds / size)
-        return [Cost(rows + (part < remainder), *parts) for part in range(size)]
+    def split(self, n_parts: int) -> list[Cost]:
+        """Divide the cost into equal parts; remaining evaluations are counted in the first parts, one in each."""
+        rows, remainder = divmod(self.rows, n_parts)
+        shares = (self.calls / n_parts, self.seconds / n_parts, self.model_seconds / n_parts)
+        return [Cost(rows + (i < remainder), *shares) for i in range(n_parts)]

@@ -66,7 +66,7 @@ class SearchTask(Batch):
         return self.model.access
 
     def select_instances(self, instances: slice) -> SearchTask:
-        """Return the task for some of the instances."""
+        """Return the task for some of the instances; `take` returns their `Rows` only."""
         rows = self.take(instances)
         return replace(
             self, ids=rows.ids, codes=rows.codes, predicted_classes=rows.predicted_classes,
@@ -160,7 +160,7 @@ class Search(ABC):
         """Return one counterfactual for each instance."""
 
     def find_limit(self, task: SearchTask) -> Counterfactuals | None:
-        """Return the counterfactuals of unlimited search effort, if they are known without searching; else None."""
+        """Return the counterfactuals that an unlimited search would find, if a formula gives them; else None."""
         return None
 
 
@@ -181,7 +181,7 @@ class Distance(ABC):
         return False
 
     def make_judge_distance(self) -> Distance:
-        """Return the distance for judges, which does not use their embeddings."""
+        """Return the distance to use for judges, whose embeddings have no meaning: one that does not use embeddings."""
         return self
 
     def estimate_fit_cost(self, dataset: Dataset, model: Model, access: Access) -> int:

@@ -34,10 +34,13 @@ class Batch(Rows):
 
 @dataclass(frozen=True)
 class Explanation:
-    """The selected features of each instance with their scores, most important first."""
+    """The ranked features of each instance with their scores, most important first.
 
-    features: Ints  # (n, K), NO_FEATURE where there are fewer
-    scores: Floats  # (n, K), NaN where there are fewer
+    They are all features that the explainer returned; metrics of sets use the first k of them (`top_k`).
+    """
+
+    features: Ints  # (n, K), NO_FEATURE at the end of rows with fewer features
+    scores: Floats  # (n, K), NaN for NO_FEATURE
 
     def __len__(self) -> int:
         return len(self.features)
@@ -53,16 +56,16 @@ class Explanation:
         scores = [np.pad(p.scores, ((0, 0), (0, width - p.scores.shape[1])), constant_values=np.nan) for p in parts]
         return Explanation(np.concatenate([part.top_k(width) for part in parts]), np.concatenate(scores))
 
-    def to_ranks(self, width: int) -> Ints:
-        """Return the rank (n, M) of each of M features, from 0; M for features that are not selected."""
-        ranks = np.full((len(self), width + 1), width)
+    def to_ranks(self, n_features: int) -> Ints:
+        """Return the rank (n, M) of each of the M features, from 0; M for features that are not ranked."""
+        ranks = np.full((len(self), n_features + 1), n_features)
         order = np.broadcast_to(np.arange(self.features.shape[1]), self.features.shape)
         np.put_along_axis(ranks, self.features, order, axis=1)  # NO_FEATURE = -1 is written to the spare last column
         return ranks[:, :-1]
 
-    def to_dense(self, width: int) -> Floats:
-        """Return the score (n, M) of each of M features, zero for features that are not selected."""
-        scores = np.zeros((len(self), width + 1))
+    def to_dense(self, n_features: int) -> Floats:
+        """Return the score (n, M) of each of the M features, zero for features that are not ranked."""
+        scores = np.zeros((len(self), n_features + 1))
         np.put_along_axis(scores, self.features, self.scores, axis=1)
         return scores[:, :-1]
 
@@ -71,17 +74,21 @@ class Explanation:
         missing = max(0, k - self.features.shape[1])
         return np.pad(self.features[:, :k], ((0, 0), (0, missing)), constant_values=NO_FEATURE)
 
-    def sort_by(self, by: Callable[[Floats], Floats]) -> Explanation:
-        """Return the same features by a decreasing function of their scores, ties in the order of the features."""
-        order = np.lexsort((self.features, -by(self.scores)), axis=1)  # NaN, which stands for no score, comes last
+    def sort_by(self, compute_key: Callable[[Floats], Floats]) -> Explanation:
+        """Return the same features by decreasing key of their scores, ties in the order of the features."""
+        order = np.lexsort(
+            (self.features, -compute_key(self.scores)), axis=1
+        )  # NaN, which stands for no score, comes last
         return Explanation(
             np.take_along_axis(self.features, order, axis=1), np.take_along_axis(self.scores, order, axis=1)
         )
 
     @staticmethod
-    def from_scores(scores: Floats, present: Bools, by: Floats | None = None) -> Explanation:
-        """Return all present features by decreasing score, or decreasing `by`, ties in the order of the features."""
-        order = np.argsort(-np.where(present, scores if by is None else by, -np.inf), axis=1, kind="stable")
+    def from_scores(scores: Floats, present: Bools, sort_keys: Floats | None = None) -> Explanation:
+        """Return all present features by decreasing score, or sort key, ties in the order of the features."""
+        order = np.argsort(
+            -np.where(present, scores if sort_keys is None else sort_keys, -np.inf), axis=1, kind="stable"
+        )
         ordered = np.take_along_axis(scores, order, axis=1)
         is_present = np.take_along_axis(present, order, axis=1)
         return Explanation(np.where(is_present, order, NO_FEATURE), np.where(is_present, ordered, np.nan))
@@ -105,7 +112,9 @@ class ExplainerResult:
     explanation: Explanation
     cost: Cost
     n_cached: int  # instances whose explanation came from the cache
-    failures: Mapping[int, str] = field(default_factory=dict)  # the reason for each row without an explanation
+    failures: Mapping[int, str] = field(
+        default_factory=dict
+    )  # the reason for each instance without an explanation, by its position in the explanation
     cached_rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows from the cache
     worker_rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows from workers
 
@@ -132,9 +141,11 @@ class Explainer(ABC):
     supports_concurrency: ClassVar[bool] = True  # whether instances may be explained concurrently
     output: ClassVar[Literal["set", "scores"]] = "scores"  # an unordered set, or features with scores
     scores_are_effects: ClassVar[bool] = True  # whether scores are signed effects on the prediction
-    quality_level: float = nan  # of graded controls: the share of instances with the true ranking
+    # Of graded controls: the probability that an instance gets the ranking by the truth instead of a random one.
+    quality_level: float = nan
     truth_name: str = ""  # the truth that it is derived from, if any
-    samples_of: str | None = None  # the explainer whose random stream it shares; None: its own
+    # The explainer whose random stream, and so whose samples, it shares; None: its own stream.
+    samples_of: str | None = None
 
     @property
     def title(self) -> str | None:
@@ -142,11 +153,11 @@ class Explainer(ABC):
         return None
 
     def expand(self, key: str) -> dict[str, Explainer]:
-        """Return the explainers that this entry of the config stands for, by name."""
+        """Return explainers by name: several if an entry of the config stands for several (`graded`)."""
         return {key: self}
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Return the reason why it cannot explain the model or the data; None if it can."""
+        """Return why it cannot explain the model or the data; then a run skips it. None if it can."""
         return spec.missing_access_reason(self._min_access)
 
     def circular_with(self, spec: ModelSpec, k: int) -> CircularRelation:
@@ -154,7 +165,7 @@ class Explainer(ABC):
         return CircularRelation(truths={self.truth_name} - {""})
 
     def check(self, spec: ModelSpec) -> None:  # noqa: B027  optional
-        """Raise a ValueError if the settings do not apply to the data or the model."""
+        """Raise a ValueError for settings that the user must change; `not_applicable_reason` only skips it."""
 
     def choose_access(self, spec: ModelSpec) -> Access:
         """Return the access level to use: the highest that the explainer uses and the model supports."""
@@ -175,7 +186,7 @@ class Explainer(ABC):
 
     @abstractmethod
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Fit to a dataset and a model, and return the function that explains a batch."""
+        """Fit to a dataset and a model; return the fitted explainer, a function from a batch to its explanations."""
 
 
 def mark_selected(codes: Codes, features: Ints) -> Bools:

@@ -148,7 +148,9 @@ def find_unknown_dependency(file: Path, depends: Sequence[str] = ()) -> str | No
     return _describe_unknown_dependency(file, _get_stamp(file), tuple(depends))
 
 
-@cache  # The first result stays, because modules that the file imports when executed would be found afterwards.
+# Cached until the file changes (`stamp`): once executed, a file may have made other modules importable, so that the
+# result would differ from that of a new process.
+@cache
 def _describe_unknown_dependency(file: Path, stamp: tuple[int, int], depends: tuple[str, ...]) -> str | None:
     try:
         modules, folders = _list_file_imports(file, depends)
@@ -186,10 +188,10 @@ def _list_file_imports(file: Path, depends: Sequence[str]) -> tuple[list[str], t
     return _list_modules(file, file.stem, _get_stamp(file), folders), folders
 
 
-def _list_import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -> tuple[dict[str, Path], list[str]]:
+def _list_import_closure(modules: Sequence[str], folders: tuple[str, ...] = ()) -> tuple[dict[str, Path], list[str]]:
     """Return the files of modules and of all that they import, and a line for each file, package and Python itself.
 
-    Installed packages count by version. `beside` are further folders to import from.
+    Installed packages count by version. `folders` are searched after the module search path.
     """
     files: dict[str, Path] = {}
     outside = {*_BASE_PACKAGES}
@@ -198,7 +200,7 @@ def _list_import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -
         name = waiting.pop()
         if name in files or _is_standard(name):
             continue
-        path = find_source(name, beside)
+        path = find_source(name, folders)
         if path is None:
             continue
         if name.partition(".")[0] != "cfeval_cli" and _is_installed(path):
@@ -207,7 +209,7 @@ def _list_import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -
         files[name] = path
         # The file of a package is executed before that of a module in it.
         waiting += [
-            *_list_modules(path, name, _get_stamp(path), beside),
+            *_list_modules(path, name, _get_stamp(path), folders),
             *([name.rpartition(".")[0]] if "." in name else []),
         ]
     sources = [f"{name} {_hash_content(path, _get_stamp(path))}" for name, path in sorted(files.items())]
@@ -219,29 +221,32 @@ def _hash(*parts: str) -> str:
     return sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def find_source(name: str, beside: tuple[str, ...] = ()) -> Path | None:
+def find_source(name: str, folders: tuple[str, ...] = ()) -> Path | None:
     """Return the file of a module without executing it; None for names that are not modules.
 
-    A package without a file of its own (a namespace package) has none either. `beside` are further folders to look in.
+    A package without a file of its own (a namespace package) has none either. `folders` are searched after
+    the module search path.
     """
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None:
-        spec = _find_spec(name, beside)
+        spec = _find_spec(name, folders)
         file = spec.origin if spec is not None and spec.has_location else None
     return Path(file) if file is not None else None
 
 
-def _find_spec(name: str, beside: tuple[str, ...]) -> importlib.machinery.ModuleSpec | None:
+def _find_spec(name: str, folders: tuple[str, ...]) -> importlib.machinery.ModuleSpec | None:
     """Find a module without importing its package, as `importlib.util.find_spec` would."""
     package = name.rpartition(".")[0]
     try:
         if not package:
-            spec = importlib.machinery.PathFinder.find_spec(name, [*sys.path, *beside])
+            spec = importlib.machinery.PathFinder.find_spec(name, [*sys.path, *folders])
             return spec or importlib.util.find_spec(name)  # such as a package that is installed from its folder
-        folders = getattr(sys.modules.get(package), "__path__", None)
-        if folders is None and (parent := _find_spec(package, beside)) is not None:
-            folders = parent.submodule_search_locations
-        return importlib.machinery.PathFinder.find_spec(name, list(folders)) if folders is not None else None
+        package_folders = getattr(sys.modules.get(package), "__path__", None)
+        if package_folders is None and (parent := _find_spec(package, folders)) is not None:
+            package_folders = parent.submodule_search_locations
+        if package_folders is None:
+            return None
+        return importlib.machinery.PathFinder.find_spec(name, list(package_folders))
     except (ImportError, ValueError, AttributeError, TypeError):
         return None
 
@@ -251,7 +256,7 @@ def _is_installed(path: Path) -> bool:
 
 
 def _get_stamp(path: Path) -> tuple[int, int]:
-    """Return modification time and size, by which a changed file is noticed."""
+    """Return modification time and size: an argument of cached functions, whose results a changed file invalidates."""
     status = path.stat()
     return status.st_mtime_ns, status.st_size
 
@@ -278,11 +283,11 @@ def get_version(name: str) -> str:
 
 
 @cache
-def _list_modules(path: Path, name: str, stamp: tuple[int, int], beside: tuple[str, ...]) -> list[str]:
+def _list_modules(path: Path, name: str, stamp: tuple[int, int], folders: tuple[str, ...]) -> list[str]:
     """Return the modules that a file imports; cached, because each name is looked up on the disk."""
     if path.suffix != ".py":
         return []  # compiled modules count by their content
-    return [module for module in dict.fromkeys(_list_imports(path, name)) if find_source(module, beside) is not None]
+    return [module for module in dict.fromkeys(_list_imports(path, name)) if find_source(module, folders) is not None]
 
 
 @cache

@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def make_importable(name: str) -> None:
-    """Add the working directory to the module search path if only there is the module of a class.
+    """Add the working directory to the module search path if it has the module of a class, and no other folder does.
 
-    Never without a class that the user names: libraries look for optional packages, and the directory may be someone
-    else's.
+    Called only for a class that the user names. Otherwise libraries that look for optional packages could import files
+    of this directory, which may belong to someone else.
     """
     module = name.partition(".")[0]
     if not module.isidentifier() or module in sys.modules or find_spec(module) is not None:

@@ -14,7 +14,10 @@ from cfeval_cli.core.model import ModelSpec
 
 
 class Replacement(Protocol):
-    """A removal fitted to a dataset and a model: one value, one embedding per feature, or a sample of values."""
+    """A removal fitted to a dataset and a model.
+
+    Features are replaced by one value, by an embedding for each feature (`vectors`), or by a weighted sample.
+    """
 
     @property
     def value(self) -> int | None:
@@ -39,7 +42,7 @@ class SingleValue:
     vectors: None = None
 
     def sample(self, features: Ints) -> tuple[Codes, Floats]:
-        """Return the value, with weight one."""
+        """Return the value for each feature, as one joint value (1, k) with weight 1."""
         return np.full((1, len(features)), self.value, dtype=np.int32), np.ones(1)
 
 

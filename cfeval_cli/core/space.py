@@ -51,8 +51,8 @@ class OneHot:
 
     def compute_squared_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return 2 for every different value, 1 for features that are absent on one side."""
-        sides = (codes != ABSENT).astype(float) + (edited != ABSENT)
-        return np.asarray(((codes != edited) * sides).sum(axis=1))
+        n_present = (codes != ABSENT).astype(float) + (edited != ABSENT)
+        return np.asarray(((codes != edited) * n_present).sum(axis=1))
 
     def compute_squared_norms(self, codes: Codes) -> Floats:
         """Return the number of present features."""
@@ -68,8 +68,8 @@ class OneHot:
 
     def compute_squared_norm_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the number of present features after each edit."""
-        came = (codes[:, features] == ABSENT).sum(axis=1)
-        return np.repeat((self.compute_squared_norms(codes) + came)[:, None], len(values), axis=1)
+        n_added = (codes[:, features] == ABSENT).sum(axis=1)
+        return np.repeat((self.compute_squared_norms(codes) + n_added)[:, None], len(values), axis=1)
 
     def compute_differences(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """Raise an error: edited embeddings have no one-hot vector."""
@@ -104,71 +104,79 @@ class Scaled(OneHot):
     """One-hot for categories; ranks for ordered values; for numbers, the distance from the median in scaled units.
 
     The unit is the median absolute deviation of the training values, or their standard deviation if that is zero. A
-    missing value has the position of the median, and in a second dimension the distance between two categories.
+    missing value has the coordinate of the median, and in a second dimension the distance between two categories.
     """
 
     def __init__(self, dataset: Dataset) -> None:
         super().__init__(dataset)
-        self.line = np.array([feature.is_ordinal for feature in dataset.features])
-        self.positions = {
-            int(j): _compute_positions(dataset, int(j)) for j in np.flatnonzero(self.line)
+        self.is_ordinal = np.array([feature.is_ordinal for feature in dataset.features])
+        self.coordinates = {
+            int(j): _compute_coordinates(dataset, int(j)) for j in np.flatnonzero(self.is_ordinal)
         }  # (V, 1) or (V, 2)
 
     def compute_squared_distances(self, codes: Codes, edited: Codes) -> Floats:
         """Return the squared differences of ordered values, plus 2 for every different category."""
-        squared = super().compute_squared_distances(codes[:, ~self.line], edited[:, ~self.line])
-        for j, places in self.positions.items():
-            squared += ((places[codes[:, j]] - places[edited[:, j]]) ** 2).sum(axis=1)
+        squared = super().compute_squared_distances(codes[:, ~self.is_ordinal], edited[:, ~self.is_ordinal])
+        for j, coordinates in self.coordinates.items():
+            squared += ((coordinates[codes[:, j]] - coordinates[edited[:, j]]) ** 2).sum(axis=1)
         return squared
 
     def compute_squared_norms(self, codes: Codes) -> Floats:
         """Return the squared coordinates of ordered values, plus 1 for every present category."""
-        norms = super().compute_squared_norms(codes[:, ~self.line])
-        for j, places in self.positions.items():
-            norms += (places**2).sum(axis=1)[codes[:, j]]
+        norms = super().compute_squared_norms(codes[:, ~self.is_ordinal])
+        for j, coordinates in self.coordinates.items():
+            norms += (coordinates**2).sum(axis=1)[codes[:, j]]
         return norms
 
     def compute_squared_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the squared distances as for pairs of rows."""
-        apart = np.flatnonzero(~self.line[features])
-        squared = super().compute_squared_distance_matrix(codes, features[apart], values[:, apart])
-        for i in np.flatnonzero(self.line[features]):
-            for place in self.positions[int(features[i])].T:
-                squared += (place[codes[:, features[i]]][:, None] - place[values[:, i]]) ** 2
+        categories = np.flatnonzero(~self.is_ordinal[features])
+        squared = super().compute_squared_distance_matrix(codes, features[categories], values[:, categories])
+        for i in np.flatnonzero(self.is_ordinal[features]):
+            for axis in self.coordinates[int(features[i])].T:
+                squared += (axis[codes[:, features[i]]][:, None] - axis[values[:, i]]) ** 2
         return squared
 
     def compute_squared_norm_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the norms of rows with the coordinates of edited values replaced."""
-        came = (codes[:, features[~self.line[features]]] == ABSENT).sum(axis=1)
-        norms = np.repeat((self.compute_squared_norms(codes) + came)[:, None], len(values), axis=1)
-        for i in np.flatnonzero(self.line[features]):
-            square = (self.positions[int(features[i])] ** 2).sum(axis=1)
+        n_added = (codes[:, features[~self.is_ordinal[features]]] == ABSENT).sum(axis=1)
+        norms = np.repeat((self.compute_squared_norms(codes) + n_added)[:, None], len(values), axis=1)
+        for i in np.flatnonzero(self.is_ordinal[features]):
+            square = (self.coordinates[int(features[i])] ** 2).sum(axis=1)
             norms += square[values[:, i]] - square[codes[:, features[i]]][:, None]
         return norms
 
     def _get_dimension(self, feature: int) -> int:
-        return self.positions[feature].shape[1] if feature in self.positions else super()._get_dimension(feature)
+        return self.coordinates[feature].shape[1] if feature in self.coordinates else super()._get_dimension(feature)
 
     def _flatten_feature(self, feature: int, codes: Codes) -> Floats:
-        return self.positions[feature][codes] if feature in self.positions else super()._flatten_feature(feature, codes)
+        return (
+            self.coordinates[feature][codes]
+            if feature in self.coordinates
+            else super()._flatten_feature(feature, codes)
+        )
 
 
-def _compute_positions(dataset: Dataset, feature: int) -> Floats:
-    """Where each value of a feature that is a line lies on it (V, 1), and how far off it (V, 2) if one is missing."""
-    about = dataset.features[feature]
-    raw = np.arange(len(about.values)) if about.numbers is None else about.numbers
+def _compute_coordinates(dataset: Dataset, feature: int) -> Floats:
+    """Return the coordinates of each value of an ordinal feature: (V, 1), or (V, 2) if values may be missing.
+
+    The first coordinate is the scaled number or the rank of the value. The second is zero except for the missing value,
+    whose first coordinate is the median.
+    """
+    column = dataset.features[feature]
+    raw = np.arange(len(column.values)) if column.numbers is None else column.numbers
     line = raw.astype(float)
     codes = dataset.train.codes[:, feature]
-    present_values = line[codes[codes != about.missing_code]]
-    middle = float(np.median(present_values)) if len(present_values) else 0.0
-    if about.numbers is not None:
-        line = (line - middle) / _compute_spread(present_values - middle)
-        middle = 0.0
-    if about.missing_code is None:
+    present_values = line[codes[codes != column.missing_code]]
+    median = float(np.median(present_values)) if len(present_values) else 0.0
+    if column.numbers is not None:
+        line = (line - median) / _compute_spread(present_values - median)
+        median = 0.0
+    if column.missing_code is None:
         return line[:, None]
-    off = np.zeros_like(line)
-    line[about.missing_code], off[about.missing_code] = middle, np.sqrt(2.0)
-    return np.stack([line, off], axis=1)
+    missing_axis = np.zeros_like(line)
+    line[column.missing_code], missing_axis[column.missing_code] = median, np.sqrt(2.0)
+    return np.stack([line, missing_axis], axis=1)
 
 
 def _compute_spread(gaps: Floats) -> float:

@@ -12,7 +12,8 @@ from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.data import ABSENT, Dataset, Floats, Rows
 from cfeval_cli.core.model import Access, ModelSpec
 
-# Which features contributed to the prediction; which would change it; both; or the definition of the paper.
+# contribution: which features contributed to the prediction; change: which would change it; either: which
+# the model uses at all, a condition for both; paper: the definition of the paper.
 TruthQuestion = Literal["contribution", "change", "either", "paper"]
 
 

@@ -64,7 +64,7 @@ class Lime(Explainer):
         own = replace(self, samples_of=None)  # samples that are reused themselves cannot be reused again
         if not isinstance(other, Lime) or replace(other, order=self.order, title=self.title) != own:
             return None
-        return partial(Explanation.sort_by, by=self._compute_sort_key)
+        return partial(Explanation.sort_by, compute_key=self._compute_sort_key)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Prepare the distribution and the kernel of the package."""

@@ -65,7 +65,7 @@ class _Neighbours:
     """The training rows, with squared distances that are sums over features."""
 
     def __init__(self, dataset: Dataset) -> None:
-        self.train, self.positions = dataset.train.codes, Scaled(dataset).positions
+        self.train, self.coordinates = dataset.train.codes, Scaled(dataset).coordinates
 
     def find_nearest(self, codes: Codes) -> Ints:
         """Return the number of the nearest training row (n,)."""
@@ -79,9 +79,9 @@ class _Neighbours:
     def _compute_squared_distances(self, codes: Codes) -> Floats:
         squared = np.zeros((len(codes), len(self.train)))
         for j, column in enumerate(self.train.T):
-            if j not in self.positions:
+            if j not in self.coordinates:
                 squared += 2.0 * (codes[:, j, None] != column)
             else:
-                for position in self.positions[j].T:
+                for position in self.coordinates[j].T:
                     squared += (position[codes[:, j]][:, None] - position[column]) ** 2
         return squared

@@ -22,8 +22,10 @@ class Comprehensiveness(ErasureMetric):
 
     def circular_with(self, spec: ModelSpec, k: int, variant: str, removals: Mapping[str, Removal]) -> CircularRelation:
         """Return the truth that the removal of this variant approximates."""
-        truths = {removal.circular_truth for removal in removals.values() if removal.variant == variant}
-        return CircularRelation(truths=truths - {""})
+        matching_removals = [removal for removal in removals.values() if removal.variant == variant]
+        return CircularRelation(
+            truths={removal.circular_truth for removal in matching_removals if removal.circular_truth}
+        )
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return p(ŷ|x) - p(ŷ|x without the selected features) for each instance."""

@@ -1,8 +1,8 @@
 """What the erasure metrics share: removing features, and comparing the prediction before and after.
 
-An erasure is an edit like that of a counterfactual. Comprehensiveness is validity_soft, and the decision flip ratio is
-validity, of the edit that removes the selected features. Sufficiency is validity_soft of the edit that removes all
-other features.
+An erasure is an edit like that of a counterfactual. Of the edit that removes the selected features, comprehensiveness
+is the soft validity of the counterfactual metrics, and the decision flip ratio their validity. Sufficiency is the soft
+validity of the edit that removes all other features.
 """
 
 from __future__ import annotations
@@ -76,9 +76,11 @@ def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_r
         raise ValueError(fitted.reason)
     is_removed = is_removed & (inputs.codes[rows] != ABSENT)
 
-    def evaluate(new: Ints) -> Floats:
-        effect = compute_removal_effect(inputs.model, inputs.take(rows[new]), is_removed[new], replacement)
-        unknown = np.full(len(new), np.nan)
+    def evaluate(new_positions: Ints) -> Floats:
+        effect = compute_removal_effect(
+            inputs.model, inputs.take(rows[new_positions]), is_removed[new_positions], replacement
+        )
+        unknown = np.full(len(new_positions), np.nan)
         columns = (effect.flip_rate, effect.probability, effect.absolute_drop)
         return np.stack([unknown if column is None else column for column in columns], axis=1)
 

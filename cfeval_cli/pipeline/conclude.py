@@ -14,7 +14,7 @@ from cfeval_cli.pipeline.robustness import Robustness
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
 from cfeval_cli.statistics.explainer_stability import RepeatedExplanations
-from cfeval_cli.statistics.findings import CircularRelations, Findings, compute_findings
+from cfeval_cli.statistics.findings import CircularMetrics, Findings, compute_findings
 from cfeval_cli.statistics.scores import Scores
 
 
@@ -39,7 +39,7 @@ def draw_conclusions(
 ) -> Findings:
     """Return the tables that follow from the scores: values with intervals, correlations, differences, robustness."""
     plan, settings = context.plan, context.plan.settings
-    circular = CircularRelations(find_circular_truths(plan, context.spec, summary), drop=settings.circular == "drop")
+    circular = CircularMetrics(find_circular_truths(plan, context.spec, summary), drop=settings.circular == "drop")
     findings = compute_findings(
         scores, summary, bootstrap, plan.graded_truth, robustness.bounds, robustness.reparametrised, circular,
         common=settings.support == "common",

@@ -1,4 +1,7 @@
-"""Rank correlations of each metric with each truth over the explainers, with intervals and p-values."""
+"""Rank correlations of each metric with each truth over the explainers, with intervals and p-values.
+
+τ is Kendall's τ-a: a tied pair counts in the denominator. ρ is Spearman's correlation of average ranks.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,9 @@ _STORED_RESAMPLES = 500  # by which several seeds are combined
 class ReferenceRanking:
     """A ranking of the explainers that metrics are compared with."""
 
-    name: str
-    agreement: str
-    metric: int | None  # index of the metric that is the truth; None: the known order of graded controls
+    name: str  # of the truth
+    agreement: str  # the metric of agreement with this truth, such as recall; "order" for graded controls
+    metric: int | None  # index of that metric; None: the known order of graded controls
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class RankedFamily:
     explainers: Ints
     judged: list[int]  # indices of the metrics
     references: list[ReferenceRanking]
-    excluded: frozenset[tuple[int, int]] = frozenset()  # positions of metrics and references that have no τ together
+    # Pairs (j, t) without a τ, because metric judged[j] is optimal at references[t] by construction.
+    excluded: frozenset[tuple[int, int]] = frozenset()
     subset: str = ALL_EXPLAINERS
     controls: Ints = field(default_factory=lambda: np.array([], dtype=int))  # explainers that the subset leaves out
 
@@ -77,7 +81,7 @@ class RankedFamily:
 
 def list_families(resampled: ResampledValues, graded_truth: str) -> Iterator[RankedFamily]:
     """Yield the families of a run: the explainers, and the graded controls, which are made from one truth."""
-    ranked = [i for i, better in enumerate(resampled.better) if better != "none"]
+    ranked = [i for i, direction in enumerate(resampled.directions) if direction != "none"]
     truths = [
         ReferenceRanking(name=resampled.metrics[i][1], agreement=resampled.metrics[i][0], metric=i)
         for i in ranked
@@ -98,7 +102,7 @@ class RankCorrelations:
 
     family: RankedFamily
     is_ranked: Bools  # (J, T, E) explainers that have a value on both sides
-    tau: Floats  # (1 + B, J, T): of the values, then of every resample
+    tau: Floats  # (1 + B, J, T): index 0 has the observed τ, 1 to B those of the resamples
     rho: Floats
     p_tau: Floats  # (J, T)
     p_rho: Floats
@@ -141,7 +145,7 @@ class RankCorrelations:
             for t, reference in enumerate(self.family.references):
                 row: dict[str, Any] = {
                     "metric": resampled.metrics[metric][0], "variant": resampled.metrics[metric][1],
-                    "better": resampled.better[metric], "family": self.family.name, "truth": reference.name,
+                    "better": resampled.directions[metric], "family": self.family.name, "truth": reference.name,
                     "agreement": reference.agreement, "subset": self.family.subset,
                     "explainers": int(self.is_ranked[j, t].sum()), "note": self._make_note(resampled, j, t),
                 }  # fmt: skip

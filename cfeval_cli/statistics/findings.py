@@ -40,7 +40,7 @@ class ScoreBounds(Protocol):
 
 @dataclass(frozen=True)
 class Findings:
-    """Tables of the run folder, by the names of their files."""
+    """The tables of statistics that a run writes, in fields named as their files."""
 
     metrics: pd.DataFrame
     correlations: pd.DataFrame
@@ -56,7 +56,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class CircularRelations:
+class CircularMetrics:
     """Metrics that are optimal at a truth by construction; the summary has the circular explainers."""
 
     pairs: Collection[tuple[str, str, str]] = ()  # metric, variant and truth
@@ -70,19 +70,20 @@ def compute_findings(
     graded_truth: str = "",
     bounds: ScoreBounds | None = None,
     reparametrised: ReparametrisedValues | None = None,
-    circular: CircularRelations | None = None,
+    circular: CircularMetrics | None = None,
     *,
     common: bool = False,
 ) -> Findings:
     """Return values with intervals, normalised by their bounds, and the agreement of each metric with the truth.
 
     `summary` has the rows of metrics.csv without their values. Graded controls were made from the truth `graded_truth`.
-    With `common` only the scores of common instances count; the values on all instances of an explainer stand beside.
+    With `common` only the instances count that every explainer covers; metrics.csv then also has the values of each
+    explainer on all of its instances (`own_value`).
     """
-    circular = circular or CircularRelations()
-    shared = scores.select_common() if common else None
-    counted = scores.drop_unscored_instances() if shared is None else shared
-    metrics = summarise_scores(counted, summary, None if shared is None else scores)
+    circular = circular or CircularMetrics()
+    common_scores = scores.select_common() if common else None
+    counted = scores.drop_unscored_instances() if common_scores is None else common_scores
+    metrics = summarise_scores(counted, summary, None if common_scores is None else scores)
     all_values = ResampledValues.compute(counted, metrics, bootstrap)
     dropped = metrics[metrics["circular"] & circular.drop]
     resampled = all_values.drop(dropped) if len(dropped) else all_values
@@ -92,7 +93,7 @@ def compute_findings(
         families = [family.exclude_circular(circular.pairs, resampled) for family in families]
     by_family = [_correlate_subsets(family, resampled, bootstrap) for family in families if family.references]
     ranked = [correlations for by_subset in by_family for correlations in by_subset]
-    of_explainers = [family for family in families if family.name == correlation.EXPLAINERS]
+    explainer_families = [family for family in families if family.name == correlation.EXPLAINERS]
     ranges = None
     if reparametrised is not None:
         ranges = build_tau_ranges(reparametrised, resampled, [correlations.family for correlations in ranked])
@@ -115,7 +116,7 @@ def compute_findings(
         instance_agreement=pd.DataFrame(
             [
                 row
-                for family in of_explainers
+                for family in explainer_families
                 if family.references
                 for row in instance_agreement.tabulate_instance_agreement(
                     counted.drop(dropped), resampled, family, bootstrap.for_intervals
@@ -126,7 +127,7 @@ def compute_findings(
         metric_agreement=pd.DataFrame(
             [
                 row
-                for family in of_explainers
+                for family in explainer_families
                 for row in metric_agreement.tabulate_metric_agreement(
                     resampled.take_resamples(bootstrap.for_intervals.resamples), family, bootstrap.for_intervals
                 )
@@ -143,7 +144,7 @@ def compute_findings(
 def _correlate_subsets(
     family: RankedFamily, resampled: ResampledValues, bootstrap: Bootstrap
 ) -> list[RankCorrelations]:
-    """Return the correlations over all explainers, and over those that are no controls; graded controls have none."""
+    """Return the correlations over all explainers, then without the controls; graded controls have the first only."""
     over_all = RankCorrelations.compute(resampled, family, bootstrap)
     if family.name == correlation.GRADED:
         return [over_all]
@@ -157,7 +158,7 @@ def _build_correlations(
     ranked: Sequence[RankCorrelations],
     resampled: ResampledValues,
     bootstrap: Bootstrap,
-    circular: CircularRelations,
+    circular: CircularMetrics,
     ranges: pd.DataFrame | None,
 ) -> pd.DataFrame:
     """Return correlations.csv."""

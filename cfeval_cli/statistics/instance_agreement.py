@@ -1,4 +1,9 @@
-"""Agreement of each metric with each truth, instance by instance: thousands of small comparisons instead of one."""
+"""Agreement of each metric with each truth within instances.
+
+The explainers of an instance are ranked by a metric and by a truth. τ is the mean over instances of Kendall's τ between
+both rankings. d is Somers' d over all pairs of explainers within instances: the excess of concordant over discordant
+pairs, as a share of the pairs that the truth does not tie.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +54,7 @@ def tabulate_instance_agreement(
             for t, reference in enumerate(family.references):
                 if agreement.is_defined(j, t) and (j, t) not in family.excluded:
                     keys = (
-                        *resampled.metrics[metric], resampled.better[metric], reference.name, reference.agreement,
+                        *resampled.metrics[metric], resampled.directions[metric], reference.name, reference.agreement,
                         subset,
                     )  # fmt: skip
                     yield dict(zip(_KEYS, keys, strict=True)) | agreement.to_row(j, t)
@@ -59,8 +64,8 @@ def tabulate_instance_agreement(
 class _PairCounts:
     """Numbers of pairs of explainers for each instance and metric (N, J), by kind of pair and truth.
 
-    The gain is concordant less discordant pairs; `pairs` have scores of both the metric and the truth; `ordered` are
-    those of them that the truth does not tie.
+    `gain`: concordant minus discordant pairs; `pairs`: those with scores of both the metric and the truth; `ordered`:
+    the pairs that the truth does not tie either.
     """
 
     counts: Mapping[tuple[str, int], NDArray[Any]]
@@ -76,7 +81,7 @@ class _PairCounts:
         truths = [reference.metric for reference in family.references if reference.metric is not None]
         indices = [*family.judged, *truths]
         metrics, names = [resampled.metrics[i] for i in indices], [resampled.explainers[e] for e in family.explainers]
-        is_lower_better = np.array([resampled.better[i] == "lower" for i in indices])[:, None]
+        is_lower_better = np.array([resampled.directions[i] == "lower" for i in indices])[:, None]
         arrays = [ScratchArrays[tuple[str, int]](scores.scratch, scores.n_instances) for _ in subsets]
         step = max(1, max_pairs // (len(metrics) * len(first)))
         for start in range(0, scores.n_instances, step):
@@ -95,26 +100,28 @@ class _PairCounts:
         """The number of instances."""
         return len(self.counts["gain", 0])
 
-    @property
-    def slabs(self) -> Iterator[slice]:
-        """All instances; the memory of each slab is released before the next."""
+    def iterate_slabs(self) -> Iterator[slice]:
+        """Yield slices of all instances, and release the memory of a slice when the next is requested."""
         for slab in iterate_slabs(self.n_instances, _INSTANCES_PER_SLAB):
             yield slab
             self.scratch.release()
 
     def stack_columns(self, t: int, part: slice) -> Floats:
-        """Return numerators, then denominators (n, 4J): of the mean τ, and of d over all pairs ordered by the truth."""
+        """Return columns (n, 4J): J numerators of τ, J numerators of d, then the J denominators of τ and the J of d."""
         gain, pairs, ordered = (self.counts[name, t][part].astype(float) for name in _COUNTS)
         self.scratch.release()
         return np.concatenate([gain / np.maximum(pairs, 1), gain, pairs > 0, ordered], axis=1)
 
     def compute_values(self, t: int) -> Floats:
         """Return the mean τ of each metric, then its d (2J,)."""
-        return divide_halves(np.sum([self.stack_columns(t, slab).sum(axis=0) for slab in self.slabs], axis=0))
+        return divide_halves(np.sum([self.stack_columns(t, slab).sum(axis=0) for slab in self.iterate_slabs()], axis=0))
 
     def count_instances(self, name: str) -> Ints:
         """Return the number of instances (J, T) with at least one pair of a kind."""
-        counts = [[(self.counts[name, t][slab] > 0).sum(axis=0) for slab in self.slabs] for t in range(self.n_truths)]
+        counts = [
+            [(self.counts[name, t][slab] > 0).sum(axis=0) for slab in self.iterate_slabs()]
+            for t in range(self.n_truths)
+        ]
         return np.asarray(np.sum(counts, axis=1).T)
 
     def find_identical_truths(self) -> list[int]:
@@ -127,7 +134,7 @@ class _PairCounts:
     def _has_same_counts(self, first: int, second: int) -> bool:
         return all(
             (self.counts[name, first][slab] == self.counts[name, second][slab]).all()
-            for slab in self.slabs
+            for slab in self.iterate_slabs()
             for name in _COUNTS
         )
 

@@ -20,13 +20,13 @@ class ResampledValues:
     """Values by metric (with its variant) and explainer."""
 
     metrics: list[MetricKey]
-    better: list[str]  # of each metric
+    directions: list[str]  # of each metric: whether higher, lower or none of its values are better
     roles: list[str]  # of each metric: judged, truth or fact
     notes: list[set[str]]  # of each metric, why it lacks values
     explainers: list[str]
     quality_levels: Floats  # (E,) NaN for an explainer that is no graded control
     controls: Bools  # (E,) explainers that select features by chance or by the truth itself
-    values: Floats  # (1 + B, R, E): the values, then those of every resample
+    values: Floats  # (1 + B, R, E): index 0 has the observed values, 1 to B those of the resamples
     n_instances: Ints  # (R, E)
 
     @staticmethod
@@ -46,7 +46,7 @@ class ResampledValues:
         resampled = np.stack([divide_halves(total) for total in sums], axis=-1)
         return ResampledValues(
             metrics=metrics,
-            better=by_metric["better"].first().tolist(),
+            directions=by_metric["better"].first().tolist(),
             roles=by_metric["role"].first().tolist(),
             notes=[notes - {""} for notes in by_metric["note"].agg(set)],
             explainers=explainers,
@@ -70,12 +70,12 @@ class ResampledValues:
     def rank_explainers(self, metrics: Sequence[int], explainers: Ints, resamples: slice) -> Floats:
         """Return the ranks (b, r, e) of some explainers by some metrics, 1 is best."""
         values = self.values[resamples][:, metrics][:, :, explainers]
-        is_lower_better = np.array([self.better[metric] == "lower" for metric in metrics], dtype=bool)
+        is_lower_better = np.array([self.directions[metric] == "lower" for metric in metrics], dtype=bool)
         return compute_ranks(np.where(is_lower_better[:, None], values, -values), "lower")
 
 
 def insert_intervals(summary: pd.DataFrame, resampled: ResampledValues, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Insert interval and standard error behind each value of the summary, and return it."""
+    """Insert the columns value_low, value_high and value_se behind `value` of the summary, and return it."""
     row = pd.MultiIndex.from_tuples(resampled.metrics).get_indexer(
         pd.MultiIndex.from_frame(summary[["metric", "variant"]])
     )
