@@ -28,7 +28,7 @@ from cfeval_cli.core.model import (
     HasLeaves,
     HasLinearLogit,
     HasLogits,
-    HasReadFeatures,
+    HasUsedFeatures,
     InspectionDepth,
     Leaves,
     Model,
@@ -330,9 +330,9 @@ class ModelClient:
         return self._require(HasLeaves).get_leaves()
 
     def get_used_features(self) -> Bools | None:
-        """Return whether the model reads each feature (M,); None if that is unknown."""
+        """Return whether the model uses each feature (M,); None if that is unknown."""
         self._permit(Access.WHITE_BOX)
-        return self._model.get_used_features() if isinstance(self._model, HasReadFeatures) else None
+        return self._model.get_used_features() if isinstance(self._model, HasUsedFeatures) else None
 
     @property
     def has_effects(self) -> bool:

@@ -188,7 +188,7 @@ class HasLeaves(ABC):
         """Return the leaves of the tree."""
 
 
-class HasReadFeatures(ABC):
+class HasUsedFeatures(ABC):
     """Knows the features that it uses, which are those that its predictions may depend on."""
 
     @abstractmethod
@@ -311,7 +311,7 @@ ABILITY_DESCRIPTIONS: dict[Any, str] = {
     HasEncodedEstimator: "a trained estimator on the columns of a table",
     Reparametrisable: "other parameters for the same predictions",
     HasLeaves: "a decision tree",
-    HasReadFeatures: "the list of the features that it uses",
+    HasUsedFeatures: "the list of the features that it uses",
     HasAdditiveEffects: "a logit that is a sum of effects, one for each feature",
 }
 _REQUIRED_ABILITIES: dict[Access, type] = {
@@ -361,7 +361,7 @@ class ModelSpec:
     def from_model(dataset: Dataset, model: Model) -> ModelSpec:
         """Return the specification of a trained model."""
         return ModelSpec(
-            dataset, type(model), isinstance(model, HasReadFeatures) and not model.get_used_features().all()
+            dataset, type(model), isinstance(model, HasUsedFeatures) and not model.get_used_features().all()
         )
 
     def supports(self, ability: type) -> bool:

@@ -19,7 +19,7 @@ from cfeval_cli.core import (
     DeclaresOutputType,
     Floats,
     HasArrays,
-    HasReadFeatures,
+    HasUsedFeatures,
     Ints,
     Restorable,
     SupportsEdits,
@@ -39,7 +39,7 @@ _MAX_WARNING_CHARACTERS = 500
 
 
 @dataclass(frozen=True)
-class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasReadFeatures, HasArrays):
+class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasUsedFeatures, HasArrays):
     """A trained model of two classes: logit(x) = b + Σ_j c_j(x_j)."""
 
     linear: LinearModel  # its embeddings are the effects, and its weights are 1
@@ -65,7 +65,7 @@ class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasReadFeatures, Has
         return self.linear.compute_mean_effects()
 
     def get_used_features(self) -> Bools:
-        """Return whether the model reads each feature (M,)."""
+        """Return whether the model uses each feature (M,)."""
         return self.linear.get_used_features()
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -74,13 +74,13 @@ class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasReadFeatures, Has
 
 
 @dataclass(frozen=True)
-class AdditiveClasses(core.Probabilistic, core.HasAdditiveEffects, HasReadFeatures, HasArrays):
+class AdditiveClasses(core.Probabilistic, core.HasAdditiveEffects, HasUsedFeatures, HasArrays):
     """A trained model of three or more classes, with a sum of effects for each class."""
 
     bias: Floats  # (C,)
     tables: tuple[Floats, ...]  # for each feature, the effects (V, C) of its values
     means: Floats  # (M, C) over the training set
-    is_read: Bools  # (M,) whether the model reads each feature
+    is_read: Bools  # (M,) whether the model uses each feature
 
     def predict_proba(self, codes: Codes) -> Floats:
         """Return the probabilities (n, C) of codes (n, M)."""
@@ -103,7 +103,7 @@ class AdditiveClasses(core.Probabilistic, core.HasAdditiveEffects, HasReadFeatur
         return np.asarray(subtract_other_classes(self.means).T)
 
     def get_used_features(self) -> Bools:
-        """Return whether the model reads each feature (M,)."""
+        """Return whether the model uses each feature (M,)."""
         return self.is_read
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

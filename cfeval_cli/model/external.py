@@ -21,7 +21,7 @@ from cfeval_cli.core import (
     DeclaresOutputType,
     Fingerprinted,
     Floats,
-    HasReadFeatures,
+    HasUsedFeatures,
     Ints,
     Probabilistic,
 )
@@ -78,7 +78,7 @@ class Predictor(ABC):
 
 
 @dataclass(frozen=True)
-class LabelModel(Classifier, HasReadFeatures, Fingerprinted):
+class LabelModel(Classifier, HasUsedFeatures, Fingerprinted):
     """A model trained elsewhere that returns classes."""
 
     source: Predictor
@@ -97,7 +97,7 @@ class LabelModel(Classifier, HasReadFeatures, Fingerprinted):
 
 
 @dataclass(frozen=True)
-class ProbabilityModel(Probabilistic, HasReadFeatures, Fingerprinted):
+class ProbabilityModel(Probabilistic, HasUsedFeatures, Fingerprinted):
     """A model trained elsewhere that returns probabilities."""
 
     source: Predictor

@@ -21,7 +21,7 @@ from cfeval_cli.core import (
     HasAnalyticGradient,
     HasArrays,
     HasLogits,
-    HasReadFeatures,
+    HasUsedFeatures,
     Ints,
     ParameterChange,
     Reparametrisable,
@@ -46,7 +46,7 @@ class LinearModel(
     HasLogits,
     Reparametrisable,
     HasAdditiveEffects,
-    HasReadFeatures,
+    HasUsedFeatures,
     HasArrays,
 ):
     """A trained model: logit(x) = b + Σ_j w_j · e_j(x_j)."""

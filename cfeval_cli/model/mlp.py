@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Bools, Codes, Dataset, Floats, HasArrays, HasGradient, HasReadFeatures, Probabilistic
+from cfeval_cli.core import Bools, Codes, Dataset, Floats, HasArrays, HasGradient, HasUsedFeatures, Probabilistic
 from cfeval_cli.errors import check_int
 from cfeval_cli.model import embedding
 from cfeval_cli.model.blind import choose_read_features, keep_features, make_mask
@@ -24,12 +24,12 @@ _BATCH_ROWS = 1 << 12  # rows whose embeddings are in memory at a time
 
 
 @dataclass(frozen=True)
-class MlpModel(Probabilistic, embedding.EmbeddingTables, HasGradient, HasReadFeatures, HasArrays):
+class MlpModel(Probabilistic, embedding.EmbeddingTables, HasGradient, HasUsedFeatures, HasArrays):
     """A trained model: layers of max(0, Wx + b) over concatenated embeddings, then softmax."""
 
     tables: tuple[Floats, ...]  # for each feature, the embeddings (V, d) of its values
     layers: tuple[tuple[Floats, Floats], ...]  # weights (in, out) and biases (out,)
-    is_read: Bools  # (M,) whether the model reads each feature
+    is_read: Bools  # (M,) whether the model uses each feature
 
     def predict_proba(self, codes: Codes) -> Floats:
         """Return the probabilities (n, C) of codes (n, M)."""
@@ -58,7 +58,7 @@ class MlpModel(Probabilistic, embedding.EmbeddingTables, HasGradient, HasReadFea
         return torch.softmax(_compute_logits(visible, layers), dim=1)
 
     def get_used_features(self) -> Bools:
-        """Return whether the model reads each feature (M,)."""
+        """Return whether the model uses each feature (M,)."""
         return self.is_read
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

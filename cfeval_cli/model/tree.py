@@ -17,7 +17,7 @@ from cfeval_cli.core import (
     Dataset,
     Floats,
     HasArrays,
-    HasReadFeatures,
+    HasUsedFeatures,
     Ints,
     Leaves,
     Restorable,
@@ -33,7 +33,7 @@ _LEAF = -1  # in place of the feature of a node, as in scikit-learn
 
 
 @dataclass(frozen=True)
-class TreeModel(core.Probabilistic, core.HasLeaves, HasReadFeatures, HasArrays):
+class TreeModel(core.Probabilistic, core.HasLeaves, HasUsedFeatures, HasArrays):
     """A trained tree; the test of a node is which values of one feature go left."""
 
     feature: Ints  # (K,) that each node tests, _LEAF in leaves

@@ -1,4 +1,7 @@
-"""Tables of scores: values and ranks of the explainers, graded controls, own instances, mean ranks."""
+"""Tables of scores: values and ranks of the explainers and of graded controls, scores on own instances, mean ranks.
+
+A line is a row of metrics.csv. The leading truths are the agreements with the truths of the run, marked by a star.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +70,10 @@ def build_scores(
 
 
 def _make_score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: RunRecord) -> list[Cell]:
+    """Return the cells of one metric.
+
+    With one leading truth, a rank is bold if it is the same as by that truth; with several, if it is the first.
+    """
     truths, line_of = list_leading_truths(record), lines[pair]
     is_leading, is_fact = pair in truths, record.metrics[pair[0]].better == "none"
     true_ranks = {n: line["rank"] for n, line in lines.get(truths[0], {}).items()} if len(truths) == 1 else {}
@@ -125,7 +132,7 @@ def build_graded(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping
 
 
 def build_own_scores(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]) -> Table:
-    """Build the scores of each explainer on all instances that it covers."""
+    """Build the scores of each explainer on its own instances, which are all that it covers."""
     scored = metrics[(metrics["role"] == "judged") | metrics["metric"].eq(record.settings.agreement)]
     titles = {
         name: title
@@ -147,9 +154,10 @@ def build_own_scores(metrics: pd.DataFrame, record: RunRecord, low_coverage: Map
 
 
 def compute_mean_ranks(metrics: pd.DataFrame, record: RunRecord) -> dict[str, pd.DataFrame]:
-    """Return for each kind of metrics the mean rank of each explainer, the best first, and over how many metrics.
+    """Return for each kind of metrics the mean rank of each explainer, the best first, and the number of metrics.
 
-    Ranks among fewer explainers are not comparable: the metrics count that rank the most explainers of their kind.
+    Ranks among different explainers are not comparable. So a mean is over the metrics that rank the same, largest set
+    of explainers; other metrics are left out.
     """
     judged = metrics[(metrics["role"] == "judged") & metrics["rank"].notna() & metrics["quality_level"].isna()]
     kinds = judged["metric"].map({name: facts.block for name, facts in record.metrics.items()})

@@ -1,4 +1,4 @@
-"""Tables as data: typed cells in groups of rows. The modules of `render` write them; nothing is read back from text."""
+"""Tables as data: typed cells in groups of rows, which the modules of `render` write as text, HTML or LaTeX."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Cell:
     marks: str = ""  # behind the value and its interval
     n: int | None = None  # how many instances, seeds or rows the value is of
     bold: bool = False
-    deviation: float | None = None
+    deviation: float | None = None  # the standard deviation, written behind the value: ±
     is_tied: bool = False
     rank_marks: str = ""
     is_range: bool = False  # low and high are the extremes of several values, not an interval of this one
     detail: str = ""  # a remark in brackets
     reason: str = ""  # why the value is missing
-    form: NumberFormat = SCORE
+    form: NumberFormat = SCORE  # how the numbers are written
 
     @property
     def number(self) -> float | None:
@@ -163,9 +163,9 @@ class Table:
     header: Sequence[Title]  # the first is that of the rows' titles
     blocks: Sequence[Sequence[Row]]  # groups of rows, which a rule separates
     notes: Sequence[str] = ()
-    detail: bool = False  # in the files and with --full, but not on the screen
-    ranked: bool = False  # its columns are explainers, which each row ranks
-    part: str = "trust"  # of a report: scores, trust in the metrics, cost or appendix
+    detail: bool = False  # whether it is in the files and with --full only, not on the screen
+    ranked: bool = False  # whether its columns are explainers, which each row ranks
+    part: str = "trust"  # of the report where it stands: scores, trust (in the metrics), cost or appendix
 
     @property
     def rows(self) -> list[Row]:

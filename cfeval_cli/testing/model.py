@@ -24,7 +24,7 @@ from cfeval_cli.core import (
     HasLeaves,
     HasLinearLogit,
     HasLogits,
-    HasReadFeatures,
+    HasUsedFeatures,
     Ledger,
     LedgerKey,
     Model,
@@ -114,7 +114,7 @@ def _check_predictions(model: Model, dataset: Dataset, name: str) -> None:
         expected = model.predict_positive(apply_edits(codes, features, rows, values))
         is_equal = np.allclose(edited, expected, atol=_CLOSE)
         require(is_equal, f"{name}: predict_edited() and predict_positive() disagree.")
-    if isinstance(model, HasReadFeatures):
+    if isinstance(model, HasUsedFeatures):
         _check_used_features(model, model.get_used_features(), dataset, name)
 
 

@@ -1,4 +1,4 @@
-"""Ground truth `used`: whether the model reads a feature."""
+"""Ground truth `used`: whether the model uses a feature."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Dataset, Floats, HasReadFeatures, ModelClient, ModelSpec, Rows, Truth
+from cfeval_cli.core import Dataset, Floats, HasUsedFeatures, ModelClient, ModelSpec, Rows, Truth
 
 
 @dataclass(frozen=True)
 class UsedFeatures(Truth):
-    """1 if the model reads the feature, else 0, for models that were trained without some of the features."""
+    """1 if the model uses the feature, else 0, for models that were trained without some of the features."""
 
     name = "used"
     question = "either"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Return the reason for models that were trained with all features."""
-        if spec.blind and spec.supports(HasReadFeatures):
+        if spec.blind and spec.supports(HasUsedFeatures):
             return None
         return "needs a model that was trained without some of the features (model.blind)"
 

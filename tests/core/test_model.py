@@ -162,7 +162,7 @@ def test_methods_with_the_names_of_abilities_grant_nothing():
     abilities = [
         core.BinaryModel, core.SupportsEdits, core.HasEmbeddings, core.SupportsBatchedEmbedding,
         core.HasGradient, core.HasLogits,
-        core.HasAnalyticGradient, core.HasLinearLogit, core.HasAdditiveEffects, core.HasLeaves, core.HasReadFeatures,
+        core.HasAnalyticGradient, core.HasLinearLogit, core.HasAdditiveEffects, core.HasLeaves, core.HasUsedFeatures,
         core.HasEncodedEstimator, core.Reparametrisable, core.HasArrays,
         core.Fingerprinted,
     ]  # fmt: skip

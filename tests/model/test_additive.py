@@ -9,7 +9,7 @@ from cfeval_cli.core import (
     HasAdditiveEffects,
     HasArrays,
     HasEmbeddings,
-    HasReadFeatures,
+    HasUsedFeatures,
     ModelSpec,
     Probabilistic,
     Rows,
@@ -96,7 +96,7 @@ def test_abilities_are_determined_before_training(fitted):
     dataset, model = fitted
     spec = ModelSpec.from_settings(dataset, SMALL_MODEL)
     assert spec.kind is type(model) and all(
-        spec.supports(ability) for ability in (HasAdditiveEffects, HasReadFeatures, HasArrays)
+        spec.supports(ability) for ability in (HasAdditiveEffects, HasUsedFeatures, HasArrays)
     )
     assert not spec.supports(HasEmbeddings) and spec.supports(SupportsEdits) == (len(dataset.classes) == 2)
     assert type(model) is (AdditiveModel if len(dataset.classes) == 2 else AdditiveClasses)

@@ -8,7 +8,7 @@ from cfeval_cli.core import (
     ABSENT,
     HasArrays,
     HasGradient,
-    HasReadFeatures,
+    HasUsedFeatures,
     ModelSpec,
     Probabilistic,
     SupportsBatchedEmbedding,
@@ -100,7 +100,7 @@ def test_abilities_are_determined_before_training():
     assert spec.kind is MlpModel
     assert all(
         spec.supports(ability)
-        for ability in (HasGradient, SupportsBatchedEmbedding, Probabilistic, HasReadFeatures, HasArrays)
+        for ability in (HasGradient, SupportsBatchedEmbedding, Probabilistic, HasUsedFeatures, HasArrays)
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
-from cfeval_cli.core import HasArrays, HasLeaves, HasReadFeatures, ModelSpec, Probabilistic
+from cfeval_cli.core import HasArrays, HasLeaves, HasUsedFeatures, ModelSpec, Probabilistic
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.encoding import make_table_encoder
 from cfeval_cli.model.tree import Tree, TreeModel, compile_tree
@@ -72,7 +72,7 @@ def test_depth_has_the_highest_validation_accuracy():
 
 def test_abilities_are_determined_before_training():
     spec = ModelSpec.from_settings(make_dataset([2, 2]), Tree())
-    assert all(spec.supports(ability) for ability in (HasLeaves, HasReadFeatures, Probabilistic, HasArrays))
+    assert all(spec.supports(ability) for ability in (HasLeaves, HasUsedFeatures, Probabilistic, HasArrays))
 
 
 def test_model_restored_from_its_arrays_is_equal():

@@ -20,7 +20,7 @@ from cfeval_cli.core import (
     HasAdditiveEffects,
     HasEmbeddings,
     HasLinearLogit,
-    HasReadFeatures,
+    HasUsedFeatures,
     Metric,
     Removal,
     Score,
@@ -521,7 +521,7 @@ class NumericFingerprint(LinearModel, Fingerprinted):
     ],
 )
 def test_models(broken_class, message):
-    assert issubclass(LinearModel, (HasAdditiveEffects, HasEmbeddings, HasLinearLogit, HasReadFeatures))
+    assert issubclass(LinearModel, (HasAdditiveEffects, HasEmbeddings, HasLinearLogit, HasUsedFeatures))
     check_model(BrokenModelSettings())
     with pytest.raises(AssertionError, match=message):
         check_model(BrokenModelSettings(broken_class))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core import HasReadFeatures, Probabilistic, Rows
+from cfeval_cli.core import HasUsedFeatures, Probabilistic, Rows
 from cfeval_cli.model.tree import TreeModel
 
 
@@ -19,7 +19,7 @@ class CodeFunctionModel(Probabilistic):
         return np.stack([-positive if (positive < 0).any() or (positive > 1).any() else 1 - positive, positive], axis=1)
 
 
-class PredictionsOnlyModel(Probabilistic, HasReadFeatures):
+class PredictionsOnlyModel(Probabilistic, HasUsedFeatures):
     """Another model without its abilities, except for the features that it reads."""
 
     def __init__(self, model):
