@@ -183,7 +183,7 @@ def describe_dataset(dataset: Dataset, stored: Sequence[Split]) -> dict[str, Any
 def _describe_spellings(spellings: Spellings, stored: Sequence[Codes]) -> dict[str, Any]:
     """Return the spellings of a dataset; separators, which can be the rest of a text, only those of stored rows."""
     codes = np.unique(np.concatenate([part[part >= spellings.first] for part in stored])) - spellings.first
-    indices = {name: getattr(spellings, name) for name in ("before", "after", "rest")}
+    indices = {"before": spellings.before, "after": spellings.after, "rest": spellings.remainder}
     used = {0}.union(*(index[codes].tolist() for index in indices.values()))
     return {
         "first": spellings.first,
