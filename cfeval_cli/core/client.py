@@ -79,7 +79,7 @@ class Ledger:
         evaluate: Callable[[PredictFunction, Codes], NDArray[Any]] = evaluate_directly,
     ) -> None:
         self.evaluate = evaluate
-        self.rows: Counter[LedgerKey] = Counter()  # model evaluations
+        self.n_evaluations: Counter[LedgerKey] = Counter()
         self.calls: defaultdict[LedgerKey, float] = defaultdict(float)
         self.records_depth = records_depth
         self.depths: dict[LedgerKey, InspectionDepth] = {}
@@ -88,19 +88,21 @@ class Ledger:
 
     def record(self, component: LedgerKey, cost: Cost) -> None:
         """Add a cost to that of a component."""
-        self.rows[component] += cost.rows
+        self.n_evaluations[component] += cost.n_evaluations
         self.calls[component] += cost.calls
         self.seconds[component] += cost.seconds
         self.model_seconds[component] += cost.model_seconds
 
     def add(self, component: LedgerKey, other: Ledger) -> None:
         """Add all costs of another ledger to that of one component."""
-        for name in list(other.rows):
+        for name in list(other.n_evaluations):
             self.record(component, other.get_cost(name))
 
     def get_cost(self, component: LedgerKey) -> Cost:
         """Return the cost of a component."""
-        return Cost(self.rows[component], self.calls[component], self.seconds[component], self.model_seconds[component])
+        return Cost(
+            self.n_evaluations[component], self.calls[component], self.seconds[component], self.model_seconds[component]
+        )
 
     def record_depth(self, component: LedgerKey, depth: InspectionDepth) -> None:
         """Record the inspection depth of a component, of which the largest counts."""
@@ -119,7 +121,7 @@ class Ledger:
 
     def open_client(self, model: Model, access: Access, component: LedgerKey, *, padded: bool = False) -> ModelClient:
         """Return a client that counts for a component; with `padded`, rows may have absent features at the end."""
-        self.rows[component] += 0  # components that evaluate nothing are listed too, with a cost of zero
+        self.n_evaluations[component] += 0  # components that evaluate nothing are listed too, with a cost of zero
         return ModelClient(model, access, self, component, padded=padded)
 
 
@@ -362,7 +364,7 @@ class ModelClient:
     def _count(self, needed: Access, rows: int) -> None:
         """Count evaluations, after checking the access level."""
         self._permit(needed)
-        self._ledger.rows[self._component] += rows
+        self._ledger.n_evaluations[self._component] += rows
 
     def _call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
         """Return the result of one call of the model, and count the call and its time."""

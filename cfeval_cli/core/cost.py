@@ -17,7 +17,7 @@ class Workload:
 class Cost:
     """Model evaluations and computing time."""
 
-    rows: int = 0  # model evaluations
+    n_evaluations: int = 0
     calls: float = 0.0  # calls of the model; a call that several instances share counts in parts
     seconds: float = 0.0  # of one core
     model_seconds: float = 0.0  # of these, in the model
@@ -25,7 +25,7 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         """Return the sum of both costs."""
         return Cost(
-            self.rows + other.rows,
+            self.n_evaluations + other.n_evaluations,
             self.calls + other.calls,
             self.seconds + other.seconds,
             self.model_seconds + other.model_seconds,
@@ -33,10 +33,10 @@ class Cost:
 
     def __sub__(self, other: Cost) -> Cost:
         """Return the difference of both costs."""
-        return self + Cost(-other.rows, -other.calls, -other.seconds, -other.model_seconds)
+        return self + Cost(-other.n_evaluations, -other.calls, -other.seconds, -other.model_seconds)
 
     def split(self, n_parts: int) -> list[Cost]:
         """Divide the cost into equal parts; remaining evaluations are counted in the first parts, one in each."""
-        rows, remainder = divmod(self.rows, n_parts)
+        n_evaluations, remainder = divmod(self.n_evaluations, n_parts)
         shares = (self.calls / n_parts, self.seconds / n_parts, self.model_seconds / n_parts)
-        return [Cost(rows + (i < remainder), *shares) for i in range(n_parts)]
+        return [Cost(n_evaluations + (i < remainder), *shares) for i in range(n_parts)]

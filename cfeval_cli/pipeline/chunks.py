@@ -45,7 +45,7 @@ class UnitResult:
     def to_cache_entry(self) -> Arrays:
         """Return the arrays to be cached."""
         note = {"note": np.frombuffer(self.note.encode(), dtype=np.uint8)} if self.note else {}
-        cost = [self.cost.rows, self.cost.calls, self.cost.seconds, self.cost.model_seconds]
+        cost = [self.cost.n_evaluations, self.cost.calls, self.cost.seconds, self.cost.model_seconds]
         return {"cost": np.array(cost, dtype=np.float64), **note, **self.arrays}
 
     @staticmethod

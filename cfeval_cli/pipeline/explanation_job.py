@@ -217,9 +217,9 @@ def _explain_groups(job: ExplanationJob, groups: Sequence[Ints]) -> list[UnitRes
     batches = [_create_batch(job, group) for group in groups]
     before = ledger.get_cost(job.ledger_key)
     # After a restart the evaluations count once, as they do with another number of processes.
-    reset_rows = partial(ledger.rows.__setitem__, job.ledger_key, before.rows)
+    reset_evaluations = partial(ledger.n_evaluations.__setitem__, job.ledger_key, before.n_evaluations)
     with ledger.measure_time(job.ledger_key):
-        outputs = job.evaluation.run([partial(_explain_batch, job, batch) for batch in batches], reset_rows)
+        outputs = job.evaluation.run([partial(_explain_batch, job, batch) for batch in batches], reset_evaluations)
     results = [
         _create_result(output, i, codes)
         for batch, output in zip(batches, outputs, strict=True)

@@ -71,7 +71,10 @@ def recommend_explainer(
     covered = findings.metrics.drop_duplicates("explainer")
     repeated = findings.explainer_stability
     costs = ExplainerProperties(
-        rows={name: context.ledger.rows[LedgerKey("explainer", name)] / max(1, len(ids)) for name in plan.explainers},
+        rows={
+            name: context.ledger.n_evaluations[LedgerKey("explainer", name)] / max(1, len(ids))
+            for name in plan.explainers
+        },
         coverage=dict(zip(covered["explainer"], covered["coverage"], strict=True)),
         stability={} if repeated is None else dict(zip(repeated["explainer"], repeated["same_features"], strict=True)),
         disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, context.dataset.n_features),

@@ -34,6 +34,8 @@ def estimate_search(context: RunContext, features: Ints, seconds_per_row: float)
 
 def estimate_repetition(context: RunContext) -> TimeEstimate:
     """Return the estimate for explaining again, whose items are instances of each explainer."""
-    costs = [context.ledger.get_cost(key) for key in context.ledger.rows if key.part in ("explainer", "search")]
+    costs = [
+        context.ledger.get_cost(key) for key in context.ledger.n_evaluations if key.part in ("explainer", "search")
+    ]
     items = len(context.plan.explainers) * max(1, len(context.instances))
     return TimeEstimate("explainer_stability", sum(cost.seconds for cost in costs) / items)

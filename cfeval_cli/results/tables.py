@@ -164,11 +164,11 @@ def make_scores_builders(scores: Scores) -> FrameBuilders:
 def build_costs(ledger: Ledger, explained: Mapping[str, ExplainedEntry]) -> pd.DataFrame:
     """Return costs.csv: the time and the model evaluations of each component."""
     lines = []
-    for key in list(ledger.rows):
+    for key in list(ledger.n_evaluations):
         access = "" if key.access is None else key.access.name.lower()
         n_reused = explained[key.name].n_cached if key.part == "explainer" else ""
         cost = ledger.get_cost(key)
-        amounts = (round(cost.seconds, 4), cost.rows, round(cost.model_seconds, 4), round(cost.calls))
+        amounts = (round(cost.seconds, 4), cost.n_evaluations, round(cost.model_seconds, 4), round(cost.calls))
         lines.append((key.part, key.name, access, n_reused, *amounts))
     columns = ["part", "name", "access", "n_cached", "seconds", "model_rows", "model_seconds", "model_calls"]
     return pd.DataFrame(lines, columns=columns)

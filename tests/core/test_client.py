@@ -133,14 +133,17 @@ def test_evaluated_rows_are_counted_by_component(model):
         call()
         n_rows += rows
         n_calls += rows > 0
-        assert (ledger.rows[LedgerKey("a")], ledger.calls[LedgerKey("a")]) == (n_rows, n_calls)
+        assert (ledger.n_evaluations[LedgerKey("a")], ledger.calls[LedgerKey("a")]) == (n_rows, n_calls)
     ledger.open_client(model, Access.LABEL, LedgerKey("b"))
-    assert ledger.rows[LedgerKey("b")] == 0
+    assert ledger.n_evaluations[LedgerKey("b")] == 0
     ledger.record(LedgerKey("b"), Cost(3, 1.5, 0.5, 0.25))
     ledger.record(LedgerKey("b"), Cost(4, 2, 1.0, 0.5))
     assert ledger.get_cost(LedgerKey("b")) == Cost(7, 3.5, 1.5, 0.75)
     ledger.add(LedgerKey("c"), ledger)
-    assert ledger.get_cost(LedgerKey("c")).rows == n_rows + 7 and ledger.get_cost(LedgerKey("c")).calls == n_calls + 3.5
+    assert (
+        ledger.get_cost(LedgerKey("c")).n_evaluations == n_rows + 7
+        and ledger.get_cost(LedgerKey("c")).calls == n_calls + 3.5
+    )
 
 
 @given(problems(absent=0.2), st.integers(0, 99), st.sampled_from([-2.0, 1.0, 300.0]))

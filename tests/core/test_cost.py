@@ -17,6 +17,6 @@ def test_costs_are_added_subtracted_and_split(first, second, size):
     assert astuple(total) == tuple(a + b for a, b in zip(astuple(first), astuple(second), strict=True))
     assert astuple(total - second) == pytest.approx(astuple(first), abs=1e-6)
     parts = first.split(size)
-    assert len(parts) == size and sum(part.rows for part in parts) == first.rows
-    assert max(part.rows for part in parts) - min(part.rows for part in parts) <= 1
+    assert len(parts) == size and sum(part.n_evaluations for part in parts) == first.n_evaluations
+    assert max(part.n_evaluations for part in parts) - min(part.n_evaluations for part in parts) <= 1
     assert astuple(sum(parts, Cost())) == pytest.approx(astuple(first))

@@ -135,7 +135,7 @@ def test_equal_rows_are_evaluated_once():
             edited = rows.copy()
             edited[:, features[own]] = codes[features[own]]
             assert result == pytest.approx(model.predict_positive(edited).mean(), abs=1e-12)
-        assert door._ledger.rows[LedgerKey("test")] < 0.5 * sets.shape[0] * len(rows)
+        assert door._ledger.n_evaluations[LedgerKey("test")] < 0.5 * sets.shape[0] * len(rows)
 
 
 @pytest.mark.parametrize("name", ["few", "text"])

@@ -241,7 +241,7 @@ def test_equal_edits_are_evaluated_once():
     (score,) = Naopc(rows=150_000).score(inputs)
     assert len(score.positions) == len(inputs)  # each has 1,023 sets with up to 100 draws
     n_distinct = 2**10 * len(inputs)  # all possible rows of the instances
-    assert ledger.rows[LedgerKey("naopc")] < n_distinct + 10 * 100 * len(inputs)
+    assert ledger.n_evaluations[LedgerKey("naopc")] < n_distinct + 10 * 100 * len(inputs)
 
 
 @given(st.integers(0, 10_000))
@@ -289,7 +289,7 @@ def test_sample_is_the_same_for_all_explainers_and_evaluations_are_bounded(subse
     second = make_inputs(dataset, model, 1, seed=7, removals={"marginal": Marginal(10)})
     object.__setattr__(second, "model", ledger.open_client(model, Access.PROBABILITY, LedgerKey("naopc")))
     (other,) = metric.score(second)
-    assert other.positions.tolist() == score.positions.tolist() and ledger.rows[LedgerKey("naopc")] < 2 * rows
+    assert other.positions.tolist() == score.positions.tolist() and ledger.n_evaluations[LedgerKey("naopc")] < 2 * rows
     (reseeded,) = Naopc(rows=rows, width=2, seed=1).score(inputs)
     assert reseeded.positions.tolist() != score.positions.tolist()
 
@@ -305,7 +305,7 @@ def test_extremes_are_computed_once_for_all_explainers():
     object.__setattr__(second, "model", ledger.open_client(model, Access.PROBABILITY, LedgerKey("naopc")))
     (score,) = Naopc(width=5).score(second)
     # Only the order itself is evaluated: at most three sets of each instance with up to five draws.
-    assert ledger.rows[LedgerKey("naopc")] <= len(inputs) * 3 * 5 and score.denominator.all()
+    assert ledger.n_evaluations[LedgerKey("naopc")] <= len(inputs) * 3 * 5 and score.denominator.all()
     assert open_client(model, Access.PROBABILITY).has_linear_logit is False
 
 

@@ -42,7 +42,7 @@ def test_equal_removal_of_the_run_shares_model_evaluations():
         second = make_inputs(dataset, model, 1, 2, memory=inputs.memory)
         object.__setattr__(second, "model", ledger.open_client(model, second.model.access, LedgerKey("pgi")))
         list(Pgi(Marginal(draws, 0)).score(second))
-        assert (ledger.rows[LedgerKey("pgi")] > 0) == (n_new > 0)
+        assert (ledger.n_evaluations[LedgerKey("pgi")] > 0) == (n_new > 0)
 
 
 def test_gap_counts_changes_in_either_direction():

@@ -91,7 +91,7 @@ def test_sets_depend_on_neither_scale_nor_explainer():
     other = make_inputs(dataset, model, 1, seed=8, removals=REMOVALS, memory=inputs.memory)
     object.__setattr__(other, "model", ledger.open_client(model, Access.GRADIENT, LedgerKey("x")))
     compute_values(Infidelity(), other)
-    assert ledger.rows[LedgerKey("x")] == 0  # the same sets were evaluated for another metric and explainer
+    assert ledger.n_evaluations[LedgerKey("x")] == 0  # the same sets were evaluated for another metric and explainer
 
 
 def test_effects_of_additive_model_are_faithful_and_zero_scores_have_no_correlation():

@@ -97,7 +97,7 @@ def test_counterfactuals_are_searched_at_each_level_and_counted(plan):
     for estimate in edits.values():
         assert (estimate.codes[:, 1] == context.rows.codes[:, 1]).all()
         assert (estimate.labels == predict_labels(MODEL, estimate.codes)).all()
-    assert all(context.ledger.rows[LedgerKey("search", "x", level)] > 30 for level in edits)
+    assert all(context.ledger.n_evaluations[LedgerKey("search", "x", level)] > 30 for level in edits)
 
 
 def test_a_metric_has_the_access_that_it_declares(plan):
@@ -188,4 +188,4 @@ def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
         ).all()
     assert set(second.scores.to_frame()["instance"]) == set(context.instances.ids[rows].tolist())
     assert set(second.scores.to_frame()["explainer"]) == {"random", "lr"}
-    assert part.ledger.rows[LedgerKey("search", "lr", Access.LABEL)] > 0
+    assert part.ledger.n_evaluations[LedgerKey("search", "lr", Access.LABEL)] > 0

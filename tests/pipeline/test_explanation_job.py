@@ -68,7 +68,7 @@ def test_workers_and_cache_change_no_explanation(explainer, tmp_path):
     plain = run(job(explainer))
     assert plain.n_cached == 0 and len(plain.explanation) == 70
     workers = run(job(explainer), executor=Local(2, min_seconds=0.0))
-    assert are_equal(plain, workers) and workers.cost.rows == plain.cost.rows
+    assert are_equal(plain, workers) and workers.cost.n_evaluations == plain.cost.n_evaluations
     cache = Disk(str(tmp_path))
     subset = run(job(explainer), slice(5, 60, 3), cache=cache)
     assert subset.n_cached == 0
@@ -77,8 +77,13 @@ def test_workers_and_cache_change_no_explanation(explainer, tmp_path):
     warm = run(job(explainer), cache=cache)
     assert are_equal(warm, plain) and warm.n_cached == 70
     if not isinstance(explainer, Anchor):  # of a chunk with others, an instance gets its share of the rows
-        assert (mixed.cost.rows, warm.cost.rows) == (plain.cost.rows, plain.cost.rows)
-    assert warm.cost.rows == mixed.cost.rows and warm.cost.seconds == pytest.approx(mixed.cost.seconds)
+        assert (mixed.cost.n_evaluations, warm.cost.n_evaluations) == (
+            plain.cost.n_evaluations,
+            plain.cost.n_evaluations,
+        )
+    assert warm.cost.n_evaluations == mixed.cost.n_evaluations and warm.cost.seconds == pytest.approx(
+        mixed.cost.seconds
+    )
 
 
 def test_an_explainer_can_use_the_samples_of_another():
@@ -145,10 +150,10 @@ class Counting(Explainer, Fingerprinted):
 def test_cost_does_not_depend_on_workers_and_cache(tmp_path):
     cache = Disk(str(tmp_path))
     plain = run(job(Counting()), cache=cache)
-    assert plain.cost.rows == 11 + 3 * 70
-    assert run(job(Counting()), cache=cache).cost.rows == plain.cost.rows
-    assert run(job(Counting()), executor=Local(2, min_seconds=0.0)).cost.rows == plain.cost.rows
-    assert run(job(Counting()), slice(0, 20), cache=cache).cost.rows == 11 + 3 * 20
+    assert plain.cost.n_evaluations == 11 + 3 * 70
+    assert run(job(Counting()), cache=cache).cost.n_evaluations == plain.cost.n_evaluations
+    assert run(job(Counting()), executor=Local(2, min_seconds=0.0)).cost.n_evaluations == plain.cost.n_evaluations
+    assert run(job(Counting()), slice(0, 20), cache=cache).cost.n_evaluations == 11 + 3 * 20
 
 
 def test_explainers_without_a_fingerprint_are_not_cached(tmp_path):
@@ -325,7 +330,10 @@ def test_batched_evaluation_changes_no_explanation(explainer, monkeypatch):
         model.calls.clear()
         results[batched] = run(replace(explanation_job), slice(0, 40))
         calls[batched] = len(model.calls)
-    assert are_equal(results[True], results[False]) and results[True].cost.rows == results[False].cost.rows
+    assert (
+        are_equal(results[True], results[False])
+        and results[True].cost.n_evaluations == results[False].cost.n_evaluations
+    )
     assert calls[True] < calls[False] / 4
     assert {batched: round(outcome.cost.calls) for batched, outcome in results.items()} == calls
 
@@ -374,7 +382,7 @@ def test_evaluations_before_a_restart_are_not_counted():
             return explain
 
     explanation_job = replace(job(EvaluatesRepeatedly(), model=model), subject_hash=None, access=Access.LABEL)
-    assert run(explanation_job, slice(0, 40)).cost.rows == 3 * 40
+    assert run(explanation_job, slice(0, 40)).cost.n_evaluations == 3 * 40
     assert sum(model.calls) > 3 * 40  # otherwise there was no restart
 
 

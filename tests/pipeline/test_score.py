@@ -52,7 +52,7 @@ def test_slabs_of_any_size_give_the_same_scores_remarks_and_costs(monkeypatch, w
         parts, rows, by_slabs = score_explainers(without_explanation)
         pd.testing.assert_frame_equal(parts.to_frame(), scores.to_frame(), check_exact=True)
         pd.testing.assert_frame_equal(rows, summary, check_exact=True)
-        assert by_slabs.ledger.rows == context.ledger.rows
+        assert by_slabs.ledger.n_evaluations == context.ledger.n_evaluations
         pieces = pd.concat([parts.to_frame(start, start + 100) for start in range(0, len(parts), 100)])
         pd.testing.assert_frame_equal(pieces.reset_index(drop=True), scores.to_frame(), check_exact=True)
         positions = np.array([0, 8, 21])

@@ -67,10 +67,10 @@ def test_chunks_workers_and_cache_change_no_counterfactual(access, tmp_path):
     cache, outcome = Disk(str(tmp_path)), []
     plain = run(job(Small(), access), advance=outcome.append)
     check_equal(edits(plain), result_of_all)
-    assert sum(outcome) == 70 and len(outcome) > 5 and plain.cost.rows > 70
+    assert sum(outcome) == 70 and len(outcome) > 5 and plain.cost.n_evaluations > 70
     workers = run(job(Small(), access), Local(2, min_seconds=0.0))
     check_equal(edits(workers), result_of_all)
-    assert workers.cost.rows == plain.cost.rows
+    assert workers.cost.n_evaluations == plain.cost.n_evaluations
     first = run(job(Small(), access, slice(32)), cache=cache)
     check_equal(edits(run(job(Small(), access), cache=cache)), result_of_all)
 
@@ -80,7 +80,7 @@ def test_chunks_workers_and_cache_change_no_counterfactual(access, tmp_path):
 
     warm = run(job(FailingSearch(), access), cache=cache)
     check_equal(edits(warm), result_of_all)
-    assert warm.cost.rows == plain.cost.rows and first.cost.rows < plain.cost.rows
+    assert warm.cost.n_evaluations == plain.cost.n_evaluations and first.cost.n_evaluations < plain.cost.n_evaluations
     message = rf"search.{access.name.lower()} failed, AssertionError: not cached \(test_search_job.py:\d+\)"
     with pytest.raises(Failure, match=message):
         run(replace(job(FailingSearch(), access), features=FEATURES[:, ::-1]), cache=cache)
@@ -93,7 +93,7 @@ def test_moved_embeddings_are_cached(search, tmp_path):
     cache = Disk(str(tmp_path))
     first, second = (run(job(search, Access.GRADIENT), cache=cache) for _ in range(2))
     check_equal(edits(first), edits(second))
-    assert first.cost.rows == second.cost.rows and edits(first).vectors is not None
+    assert first.cost.n_evaluations == second.cost.n_evaluations and edits(first).vectors is not None
     assert len(first.cached_rows) == 0 and len(second.cached_rows) == 70
 
 

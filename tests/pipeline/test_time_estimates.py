@@ -57,9 +57,12 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
     explain = explainer.fit(
         dataset, ledger.open_client(model, explainer.choose_access(spec), LedgerKey("test"), padded=dataset.padded)
     )
-    ledger.rows.clear()
+    ledger.n_evaluations.clear()
     explain(make_batch(dataset, model))
-    workload, n_evaluations = explainer.estimate_workload(spec), ledger.rows[LedgerKey("test")] / len(dataset.test)
+    workload, n_evaluations = (
+        explainer.estimate_workload(spec),
+        ledger.n_evaluations[LedgerKey("test")] / len(dataset.test),
+    )
     assert workload.settings == settings
     if isinstance(explainer, Anchor):
         assert workload.evaluations == 5000 and n_evaluations < 50_000  # a rough figure
@@ -94,7 +97,7 @@ def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, 
         task = replace(make_task(dataset, model, features, access), model=client)
         search.find(task)
         workload = search.estimate_workload(dataset, features)
-        n_evaluations = ledger.rows[LedgerKey("search")] / len(features)
+        n_evaluations = ledger.n_evaluations[LedgerKey("search")] / len(features)
         assert workload.evaluations == pytest.approx(n_evaluations, rel=0.3, abs=3)
         if isinstance(search, Discrete):
             assert workload.settings == (*settings, *(["k"] if k > 1 else []))

@@ -147,7 +147,7 @@ def test_sampling_stops_at_the_standard_error_or_the_budget(error):
         client = open_client(model)
         Shapley(error=1e-9, budget=2_000).estimate(dataset, client, rows)
     rounds = 10  # each round evaluates the row itself once more
-    assert client._ledger.rows[LedgerKey("test")] <= len(rows) * (2_000 + rounds)
+    assert client._ledger.n_evaluations[LedgerKey("test")] <= len(rows) * (2_000 + rounds)
 
 
 def test_sampled_values_do_not_depend_on_the_other_instances(monkeypatch):
