@@ -26,7 +26,7 @@ _PARTIAL_SUFFIX = ".part"
 
 
 def refuse_linked_path(path: Path) -> None:
-    """Raise UserError if a path leads through a symbolic link below the working directory.
+    """Raise UserError if the path, or a folder that it leads through below the working directory, is a symbolic link.
 
     The working directory may be someone else's. An absolute path to another place is the user's own choice.
     """
@@ -66,6 +66,7 @@ def make_subfolder(folder: Path, name: str) -> Path:
 
 
 def _refuse_link(path: Path) -> None:
+    """Raise UserError if the path itself is a symbolic link; folders above it are not checked."""
     if path.is_symlink():
         raise UserError(f"{path} is a symbolic link. cfeval does not write through links: remove it.")
 

@@ -33,6 +33,10 @@ def build_metric_table(
     ----------
     columns
         The titles of the columns behind that of the metrics.
+    cells
+        The cells of each metric and variant, one for each of the columns.
+    notes
+        The sentences below the table.
     starred
         The metrics that are the ground truth.
     not_identifiable
@@ -41,6 +45,10 @@ def build_metric_table(
         Whether the rows are grouped by kind of metric.
     ranked
         Whether the columns are explainers, which each row ranks.
+    detail
+        Whether the table is in the files and with --full only.
+    part
+        The part of the report: scores, trust, cost or appendix.
     """
     blocks: dict[str, list[Row]] = {}
     for pair, row_cells in cells.items():
