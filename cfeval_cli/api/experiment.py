@@ -9,28 +9,27 @@ from cfeval_cli.errors import Failure, UserError, refuse_exit
 
 if TYPE_CHECKING:
     from cfeval_cli.pipeline.progress import Progress
+    from cfeval_cli.pipeline.recommend import JudgeResult
     from cfeval_cli.pipeline.run import RunOutcome
     from cfeval_cli.report.page.build import Report
     from cfeval_cli.results.folder import RunFolder
     from cfeval_cli.settings.plan import Plan
-    from cfeval_cli.statistics.recommendation import JudgeEvidence
+    from cfeval_cli.statistics.recommendation import Recommendation
 
 log = logging.getLogger("cfeval")
 
 
 def run_experiment(plan: Plan, folder: RunFolder, progress: Progress) -> Report | None:
     """Compute a run with its judges, and write its tables, figures and page; None if the folder had the results."""
-    from cfeval_cli.pipeline.recommend import is_recommended, recommend_explainer
+    from cfeval_cli.pipeline.recommend import check_recommendation
     from cfeval_cli.pipeline.run import run as run_pipeline
 
     with refuse_exit():
-        outcome = run_pipeline(plan, folder, progress)
+        outcome = run_pipeline(plan, folder, progress, announce=_log_answers)
         if outcome is None:
             return None
-        if plan.judges or is_recommended(outcome):
-            judges = [_run_judge(name, plan, outcome, folder, progress) for name in plan.judges]
-            with progress.stage("recommend"):
-                folder.save_recommendation(recommend_explainer(outcome, folder.questions, judges))
+        judges = {name: _run_judge(name, plan, outcome, folder, progress) for name in plan.judges}
+        folder.save_recommendation(check_recommendation(outcome, judges))
     with progress.stage("tables"):
         report = _add_tables(folder)
     if plan.settings.figures or plan.settings.report:
@@ -40,10 +39,20 @@ def run_experiment(plan: Plan, folder: RunFolder, progress: Progress) -> Report 
     return report
 
 
-def _run_judge(name: str, plan: Plan, outcome: RunOutcome, folder: RunFolder, progress: Progress) -> JudgeEvidence:
-    """Run a judge like any other model, in a folder of its own below the run's; return what it says."""
-    from cfeval_cli.pipeline.recommend import plan_judge, read_judge
+def _log_answers(recommendation: Recommendation) -> None:
+    """Log which explainer to use, long before the other results are complete."""
+    from cfeval_cli.report.recommendation import write_paragraphs
+
+    for paragraph in write_paragraphs(recommendation):
+        log.info("%s", paragraph)
+
+
+def _run_judge(name: str, plan: Plan, outcome: RunOutcome, folder: RunFolder, progress: Progress) -> JudgeResult:
+    """Run a judge like any other model, in a folder of its own below the run's; return its recommendation."""
+    from cfeval_cli.pipeline.recommend import JudgeResult, plan_judge
     from cfeval_cli.pipeline.run import run as run_pipeline
+    from cfeval_cli.results.read import read_recommendation
+    from cfeval_cli.results.validation import read_record
 
     below = folder.make_judge_folder(name)
     try:
@@ -54,7 +63,8 @@ def _run_judge(name: str, plan: Plan, outcome: RunOutcome, folder: RunFolder, pr
                 below.finish()
     except (UserError, Failure) as error:
         raise type(error)(f"judge.{name}: {error}") from error
-    return read_judge(name, below)
+    fidelity = read_record(below.path).fidelity
+    return JudgeResult(read_recommendation(below.path), None if fidelity is None else fidelity.test)
 
 
 def _add_tables(folder: RunFolder) -> Report:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cfeval_cli.report.page.build import Report
-    from cfeval_cli.results.recommendation import RecommendationRecord
+    from cfeval_cli.report.recommendation import RecommendationText
 
 _MAX_LISTED_RUNS = 10
 
@@ -50,15 +50,9 @@ class Results(StoredRun):
         return table.assign(features=self._name_features(table), values=_make_list_column(values))
 
     @property
-    def advice(self) -> list[str]:
-        """Which explainer to use, one sentence for each question; empty if the run has no recommendation."""
-        recommendation = self._report.recommendation
-        return [] if recommendation is None else list(recommendation.headlines)
-
-    @property
-    def recommendation(self) -> RecommendationRecord | None:
-        """The values behind the advice, as in recommendation.json; None if the run has no recommendation."""
-        return self.recommendation_record
+    def answer(self) -> RecommendationText | None:
+        """Which explainer to use, in words; None if the run has no answer. `recommendation` has the values."""
+        return self._report.recommendation
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
@@ -94,12 +88,15 @@ class Results(StoredRun):
         return f"<Results {summary}: {self._describe_folder()}>"
 
     def _repr_html_(self) -> str:
-        """Return advice, verdict and first table for a notebook; text from the data is escaped."""
+        """Return answer, verdict and first table for a notebook; text from the data is escaped."""
         from cfeval_cli.report.render.html import render_html, render_notes
 
         first = self._report.tables[0]
         table = render_html(first, caption=True) + render_notes(first)
-        advice = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in self.advice)
+        advice = "".join(
+            f"<p><strong>{escape(sentence)}</strong></p>"
+            for sentence in (self.answer.paragraphs if self.answer else [])
+        )
         return f"{advice}<p>{escape(self.verdict)}.</p>{table}<p>{escape(self._describe_folder())}</p>"
 
     def _describe_folder(self) -> str:

@@ -140,6 +140,7 @@ class Explainer(ABC):
     portable: ClassVar[bool] = True  # whether it can explain any model, not one only
     supports_concurrency: ClassVar[bool] = True  # whether instances may be explained concurrently
     output: ClassVar[Literal["set", "scores"]] = "scores"  # an unordered set, or features with scores
+    has_known_cost: ClassVar[bool] = True  # whether its evaluations and seconds are those of explaining
     scores_are_effects: ClassVar[bool] = True  # whether scores are signed effects on the prediction
     # Of graded controls: the probability that an instance gets the ranking by the truth instead of a random one.
     quality_level: float = nan

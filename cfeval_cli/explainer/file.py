@@ -25,6 +25,7 @@ class File(Explainer):
     order: str = "signed"  # or absolute: by absolute value
     invalid_lines: str = "refuse"  # invalid lines are an error; skip: they are left out with a warning
 
+    has_known_cost = False
     portable = False
     access = Access.NOTHING
 

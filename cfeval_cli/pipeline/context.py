@@ -47,6 +47,7 @@ class RunContext:
     removals: Mapping[str, FittedRemoval]  # by name
     subject_hash: str | None  # of data and model, a part of cache keys; None: results are not cached
     cache: Cache  # of this run, in front of the cache that all runs share
+    weights: Floats | None = None  # (N,) so that the instances represent the test set; None: all count the same
     ledger: Ledger = field(default_factory=Ledger)
     answer_cache: AnswerCache = field(default_factory=AnswerCache)  # of the model, for queries of several metrics
     scratch: Scratch = field(default_factory=Scratch)  # files for arrays that grow with the number of instances

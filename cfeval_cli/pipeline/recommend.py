@@ -1,28 +1,16 @@
-"""The recommendation, and the runs of judges that it rests on."""
+"""The checks of a recommendation: the ranking by a metric, and runs of judges."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-import pandas as pd
-
-from cfeval_cli.core import HasLinearLogit, JudgeSettings, LedgerKey
+from cfeval_cli.core import JudgeSettings
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline.run import RunOutcome
-from cfeval_cli.results import validation as checked
-from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.settings.plan import Plan
-from cfeval_cli.statistics.recommendation import (
-    ExplainerProperties,
-    JudgeEvidence,
-    PreferredMetrics,
-    RunEvidence,
-    find_disagreements,
-    recommend,
-)
-from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.statistics.metric_ranking import PreferredMetrics
+from cfeval_cli.statistics.recommendation import Check, Recommendation
 
 # what the run of a judge leaves out
 _OMITTED = {"bounds": 0, "explainer_stability": 0, "reparametrisations": 0, "figures": (), "report": False}
@@ -43,40 +31,25 @@ def plan_judge(plan: Plan, judge: JudgeSettings) -> Plan:
     )
 
 
-def read_judge(name: str, folder: RunFolder) -> JudgeEvidence:
-    """Return what the folder of a judge says."""
-    record = checked.read_record(folder.path)
-    settings = record.settings
-    view = RunEvidence(
-        Scores.from_frame(pd.read_parquet(folder.path / "scores.parquet")),
-        checked.read_table(folder.path / "metrics.csv"),
-        record.questions, record.arbitrary_removals, settings.agreement,
-    )  # fmt: skip
-    return JudgeEvidence(name, view, None if record.fidelity is None else record.fidelity.model_dump())
+@dataclass(frozen=True)
+class JudgeResult:
+    """The recommendation for a judge, and how often it makes the predictions of the user's model."""
+
+    recommendation: Recommendation
+    fidelity: float | None = None
 
 
-def is_recommended(outcome: RunOutcome) -> bool:
-    """Whether users ask about the model: it is not the paper's white box."""
-    return not outcome.context.spec.supports(HasLinearLogit)
-
-
-def recommend_explainer(
-    outcome: RunOutcome, questions: Mapping[str, str], judges: list[JudgeEvidence]
-) -> dict[str, Any]:
-    """Return the content of recommendation.json."""
-    context, scores, findings, chosen = outcome.context, outcome.scores, outcome.findings, outcome.selected
-    plan, ids = context.plan, context.instances.ids
-    arbitrary = {way.variant for way in plan.removals.values() if way.arbitrary}
-    view = RunEvidence(scores, findings.metrics, questions, arbitrary, plan.settings.agreement)
-    covered = findings.metrics.drop_duplicates("explainer")
-    repeated = findings.explainer_stability
-    costs = ExplainerProperties(
-        rows={
-            name: context.ledger.n_evaluations[LedgerKey("explainer", name)] / max(1, len(ids))
-            for name in plan.explainers
-        },
-        coverage=dict(zip(covered["explainer"], covered["coverage"], strict=True)),
-        stability={} if repeated is None else dict(zip(repeated["explainer"], repeated["same_features"], strict=True)),
-        disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, context.dataset.n_features),
-    )
-    return recommend(view, judges, PreferredMetrics.shipped(), costs, outcome.bootstrap)
+def check_recommendation(outcome: RunOutcome, judges: Mapping[str, JudgeResult]) -> Recommendation:
+    """Return the recommendation of a run with its checks: the ranking by a metric, and the answers of judges."""
+    recommendation, preferred = outcome.recommendation, PreferredMetrics.load()
+    contenders = [name for name, facts in recommendation.explainers.items() if not facts.is_control]
+    arbitrary = {removal.variant for removal in outcome.context.plan.removals.values() if removal.arbitrary}
+    answers = {}
+    for question, answer in recommendation.answers.items():
+        ranked = preferred.rank_first(question, outcome.findings.metrics, contenders, arbitrary)
+        checks = [] if ranked is None else [ranked]
+        for name, judge in judges.items():
+            if members := judge.recommendation.answers[question].confidence_set:
+                checks.append(Check("judge", name, first=members, fidelity=judge.fidelity))
+        answers[question] = answer.add_checks(checks)
+    return replace(recommendation, answers=answers)

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from math import isnan
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-import numpy as np
-
-from cfeval_cli.core import ExplainerResult, Floats, Ints, Ledger, LedgerKey, Split
+from cfeval_cli.core import ExplainerResult, Floats, Ints, LedgerKey, Split
 from cfeval_cli.pipeline.bounds import FeatureSetBounds, compute_bounds
 from cfeval_cli.pipeline.context import RunContext
-from cfeval_cli.pipeline.explain import create_explanation_job, explain_instances, select_top_k
+from cfeval_cli.pipeline.explain import select_top_k
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.reparametrisation import compute_reparametrised_scores
+from cfeval_cli.pipeline.repeat import RepeatedSample
 from cfeval_cli.pipeline.score import compute_scores
 from cfeval_cli.pipeline.search import Edits, search_explained_instances
-from cfeval_cli.pipeline.time_estimates import estimate_repetition
-from cfeval_cli.seeding import draw_seed, make_stream
 from cfeval_cli.statistics.invariance import ReparametrisedValues
 from cfeval_cli.statistics.scores import Scores
-
-MAX_REPEATED_INSTANCES = 100  # that are explained a second time, unless the settings state a number
 
 
 @dataclass(frozen=True)
@@ -53,9 +47,11 @@ class Robustness:
     reparametrised: ReparametrisedValues | None
 
 
-def assess_robustness(context: RunContext, evaluated: EvaluatedExplanations, progress: Progress) -> Robustness:
-    """Explain a sample again, compute the best and worst possible scores, and reparametrise the model."""
-    repetition = _repeat_sample(context, evaluated.truth, progress)
+def assess_robustness(
+    context: RunContext, evaluated: EvaluatedExplanations, repeated: RepeatedSample | None, progress: Progress
+) -> Robustness:
+    """Evaluate the repeated explanations, compute the best and worst possible scores, and reparametrise the model."""
+    repetition = None if repeated is None else evaluate_repetition(context, evaluated.truth, repeated)
     context.answer_cache.clear()
     bounds = None
     if context.plan.settings.bounds:
@@ -68,50 +64,16 @@ def assess_robustness(context: RunContext, evaluated: EvaluatedExplanations, pro
     return Robustness(repetition, bounds, reparametrised)
 
 
-def _repeat_sample(context: RunContext, truth: Mapping[str, Floats], progress: Progress) -> Repetition | None:
-    sample, rows = sample_instances(context)
-    n_explainers = len(sample.plan.explainers)
-    if not len(rows) or not n_explainers:
-        return None
-    with progress.stage("explainer stability", len(rows) * n_explainers, estimate_repetition(context)) as advance:
-        sample_truth = {name: importance[rows] for name, importance in truth.items()}
-        evaluated = repeat_explanations(sample, sample_truth, advance)
+def evaluate_repetition(context: RunContext, truth: Mapping[str, Floats], repeated: RepeatedSample) -> Repetition:
+    """Search and score the explanations of a second seed; the search draws the same random numbers as before."""
+    sample = repeated.context
+    selected = {name: select_top_k(sample, name, result) for name, result in repeated.explanations.items()}
+    edits = {
+        name: search_explained_instances(sample, features, name, lambda _: None) for name, features in selected.items()
+    }
+    sample_truth = {name: importance[repeated.rows] for name, importance in truth.items()}
+    scores, _ = compute_scores(sample, sample_truth, repeated.explanations, selected, edits)
     context.scratch.release()
     context.ledger.add(LedgerKey("explainer_stability"), sample.ledger)
-    return Repetition(sample.instances, rows, evaluated)
-
-
-def sample_instances(context: RunContext) -> tuple[RunContext, Ints]:
-    """Return a context of the instances that are explained a second time, with a ledger of its own, and their rows."""
-    plan, size = context.plan, len(context.instances)
-    # By default at most a quarter of the instances, which bounds the cost of explaining again.
-    requested = plan.settings.explainer_stability
-    n_repeated = min(MAX_REPEATED_INSTANCES, size // 4) if requested == "auto" else requested
-    rows = np.sort(make_stream(plan.settings.seed, "noise").choice(size, min(n_repeated, size), replace=False))
-    # How much the graded control explainers vary is known in advance.
-    explainers = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.quality_level)}
-    sample = replace(
-        context,
-        plan=replace(plan, explainers=explainers),
-        instances=context.instances.take(rows),
-        rows=context.rows.take(rows),
-        ledger=Ledger(),
-    )
-    return sample, rows
-
-
-def repeat_explanations(
-    context: RunContext, truth: Mapping[str, Floats], advance: Callable[[int], None]
-) -> EvaluatedExplanations:
-    """Explain with a seed that no run has by chance; the search draws the same random numbers as before."""
-    seed = draw_seed(make_stream(context.plan.settings.seed, "noise.seed"))
-    explanations: dict[str, ExplainerResult] = {}
-    selected, edits = {}, {}
-    for name in context.plan.explainers:
-        job = create_explanation_job(context, name, seed)
-        explanations[name] = explain_instances(context, name, explanations, advance, job)
-        context.ledger.record(LedgerKey("explainer", name), explanations[name].cost)
-        selected[name] = select_top_k(context, name, explanations[name])
-        edits[name] = search_explained_instances(context, selected[name], name, lambda _: None)
-    scores, _ = compute_scores(context, truth, explanations, selected, edits)
-    return EvaluatedExplanations(truth, explanations, selected, edits, scores)
+    evaluated = EvaluatedExplanations(sample_truth, repeated.explanations, selected, edits, scores)
+    return Repetition(sample.instances, repeated.rows, evaluated)

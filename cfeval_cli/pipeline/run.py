@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from cfeval_cli.core import DistilledModel, ExplainerResult, Ints, LedgerKey, Model, TruthEstimate
+from cfeval_cli.core import DistilledModel, ExplainerResult, LedgerKey, Model, TruthEstimate
 from cfeval_cli.core.files import restore_working_directory
+from cfeval_cli.pipeline.answer import answer_questions
 from cfeval_cli.pipeline.conclude import create_bootstrap, draw_conclusions
 from cfeval_cli.pipeline.context import RunContext, create_context
 from cfeval_cli.pipeline.data import hash_inputs, load_dataset
 from cfeval_cli.pipeline.explain import check_unchanged, create_explanation_job, explain_instances, select_top_k
 from cfeval_cli.pipeline.model_checks import check_model, determine_model_spec, find_accuracy_warnings
 from cfeval_cli.pipeline.progress import Progress
+from cfeval_cli.pipeline.repeat import repeat_explanations
 from cfeval_cli.pipeline.robustness import EvaluatedExplanations, assess_robustness
 from cfeval_cli.pipeline.score import compute_scores
 from cfeval_cli.pipeline.search import Edits, find_instances_with_features, search_explained_instances
@@ -22,28 +24,31 @@ from cfeval_cli.pipeline.train import measure_fidelity, measure_quality, relabel
 from cfeval_cli.pipeline.truth import compute_truth, select_instances
 from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.settings.plan import Plan
-from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.findings import Findings
-from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.statistics.recommendation import Recommendation
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The results of a run that its judges and the recommendation need."""
+    """The results of a run that its judges and the checks of the recommendation need."""
 
     context: RunContext
-    selected: Mapping[str, Ints]  # for each explainer the k selected features (N, k) of each instance
-    scores: Scores
     findings: Findings
-    bootstrap: Bootstrap
+    recommendation: Recommendation
 
 
 @restore_working_directory()
-def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None = None) -> RunOutcome | None:
+def run(
+    plan: Plan,
+    folder: RunFolder,
+    progress: Progress,
+    teacher: Model | None = None,
+    announce: Callable[[Recommendation], None] = lambda _: None,
+) -> RunOutcome | None:
     """Compute all results of a plan, and save each as soon as it is computed.
 
     Return None if the folder has the results of the same inputs already. The teacher of a distilled model is trained
-    unless it is given.
+    unless it is given. `announce` is called with the recommendation before counterfactuals are searched.
     """
     settings = plan.settings
     with progress.stage("data"):
@@ -87,6 +92,12 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         folder.save_explanations(context.instances, explanations)
     selected = {name: select_top_k(context, name, result) for name, result in explanations.items()}
 
+    repeated = repeat_explanations(context, progress)
+    with progress.stage("answer"):
+        recommendation = answer_questions(context, estimates, explanations, repeated)
+    folder.save_recommendation(recommendation)
+    announce(recommendation)
+
     edits: dict[str, Edits] = {}
     for name, features in selected.items():
         explained = features[find_instances_with_features(features)]
@@ -98,14 +109,14 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     with progress.stage("score"):
         scores, summary = compute_scores(context, importance, explanations, selected, edits)
     evaluated = EvaluatedExplanations(importance, explanations, selected, edits, scores)
-    robustness = assess_robustness(context, evaluated, progress)
+    robustness = assess_robustness(context, evaluated, repeated, progress)
     if (repetition := robustness.repetition) is not None:
-        repeated = repetition.evaluated
-        folder.save_repetition(repetition.instances, repeated.explanations, repeated.selected, repeated.edits)
+        reseeded = repetition.evaluated
+        folder.save_repetition(repetition.instances, reseeded.explanations, reseeded.selected, reseeded.edits)
     with progress.stage("conclude"):
         bootstrap = create_bootstrap(plan, scores, summary)
         findings = draw_conclusions(context, scores, summary, explanations, robustness, bootstrap)
     with progress.stage("check", len(jobs)) as advance:
         check_unchanged(context, jobs, explanations, advance)
     folder.save_scores(scores, findings, bootstrap.resamples, context.ledger, progress.seconds)
-    return RunOutcome(context, selected, scores, findings, bootstrap)
+    return RunOutcome(context, findings, recommendation)

@@ -1,226 +1,355 @@
-"""The recommendation of a run, in sentences and as a table, from recommendation.json and the run's record alone."""
+"""Which explainer to use, in sentences and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cfeval_cli.errors import UserError
-from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, NumberFormat
-from cfeval_cli.report.table import Cell, Row, Table, Title
+from cfeval_cli.report.numbers import COUNT, PERCENT, NumberFormat
+from cfeval_cli.report.table import CIRCULAR_MARK, Cell, Row, Table, Title
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.report.wording import format_p_value, join_names
 from cfeval_cli.results.read import StoredRun
-from cfeval_cli.results.recommendation import AnswerEntry, ContestEntry, RecommendationRecord
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
+from cfeval_cli.statistics.recommendation import (
+    Answer,
+    Difference,
+    GroupScores,
+    Question,
+    Recommendation,
+    ReferenceScore,
+)
 
-_QUESTIONS = {"contribution": "What contributed?", "change": "What would change it?"}
-_BASES = {"reference": "the reference attributions of this model", "rule": "the metric-based ranking"}
-_ROUNDING = 1e-12  # values that differ by less are equal: sums in another order
+_TITLES: dict[Question, str] = {"contribution": "Contribution", "change": "Change"}
+_MAX_LISTED = 4  # explainers in a headline
+_CHECKS = {
+    "metric": "A metric measures faithfulness indirectly; the reference attributions are computed on the model itself.",
+    "judge": "A judge is another model: explainers may rank differently on it.",
+}
 
 
 @dataclass(frozen=True)
-class Recommendation:
-    """A headline for each question, the sentences below, and the values that they rest on."""
+class AnswerText:
+    """The answer to one question in words."""
 
-    headlines: Sequence[str]
-    points: Sequence[str]
-    table: Table
-    disagreements: Sequence[int] = ()  # instances on which the explainers disagree most
-
-
-def write_recommendation(results: StoredRun) -> Recommendation | None:
-    """Write the recommendation of a run; None if it has none, as on the white box of the paper."""
-    try:
-        advice = results.recommendation_record
-        return None if advice is None else describe_recommendation(advice, results.record, results.data.feature_names)
-    except (LookupError, ValueError) as error:
-        raise UserError(f"{results.folder / 'recommendation.json'} is damaged: {error}.") from error
+    headline: str
+    details: Sequence[str]  # sentences that belong to the answer: stability, cost, sample size
+    checks: Sequence[str]
 
 
-def describe_recommendation(advice: RecommendationRecord, record: RunRecord, features: Sequence[str]) -> Recommendation:
-    """Write a recommendation from its record, the record of the run and the names of the features."""
-    answers = {"contribution": advice.questions.contribution, "change": advice.questions.change}
-    writer = _Writer(advice, record)
-    headlines = [f"{_QUESTIONS[name]} {writer.write_headline(answer)}" for name, answer in answers.items()]
-    points = [f"{_QUESTIONS[name]} {' '.join(writer.list_points(answer))}" for name, answer in answers.items()]
-    points += writer.disagreement_notes(features)
-    points.append(f"Source of the metric-based ranking: {advice.rule.source}.")
-    table = writer.build_table(answers, [*headlines, *points])
-    return Recommendation(headlines, points, table, [entry.instance for entry in advice.disagree])
+@dataclass(frozen=True)
+class RecommendationText:
+    """The answers in words, and the tables that they rest on."""
+
+    answers: Mapping[Question, AnswerText]
+    tables: Sequence[Table]
+    notes: Sequence[str]
+    disagreements: Sequence[int] = ()  # instances for which the explainers select the most different features
+
+    @property
+    def headlines(self) -> list[str]:
+        """One sentence for each question."""
+        return [answer.headline for answer in self.answers.values()]
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """For each question the answer, with the sentences that belong to it."""
+        return [" ".join([answer.headline, *answer.details]) for answer in self.answers.values()]
+
+    def __str__(self) -> str:
+        return "\n".join(self.paragraphs)
+
+
+def write_recommendation(results: StoredRun) -> RecommendationText | None:
+    """Write the recommendation of a run; None if it has none."""
+    recommendation = results.recommendation
+    if recommendation is None:
+        return None
+    return describe_recommendation(recommendation, results.record, results.data.feature_names)
+
+
+def write_paragraphs(recommendation: Recommendation) -> list[str]:
+    """Write the answers without their checks, which need the whole run."""
+    writer = _Writer(recommendation)
+    texts = [writer.write_answer(question) for question in recommendation.answers]
+    return [" ".join([text.headline, *text.details]) for text in texts]
+
+
+def describe_recommendation(
+    recommendation: Recommendation, record: RunRecord, features: Sequence[str]
+) -> RecommendationText:
+    """Write a recommendation; features are the names of those of the data."""
+    writer = _Writer(recommendation, record)
+    answers = {question: writer.write_answer(question) for question in recommendation.answers}
+    tables = [
+        table
+        for question, answer in recommendation.answers.items()
+        if answer.scores
+        for table in writer.build_tables(question)
+    ]
+    numbers = [entry.instance for entry in recommendation.disagreements]
+    return RecommendationText(answers, tables, writer.list_disagreements(features), numbers)
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """The sentences on one recommendation."""
+    """The sentences and tables of one recommendation."""
 
-    advice: RecommendationRecord
-    record: RunRecord
+    recommendation: Recommendation
+    record: RunRecord | None = None  # for the titles of metrics
+
+    def write_answer(self, question: Question) -> AnswerText:
+        """Write the answer to a question."""
+        answer = self.recommendation.answers[question]
+        details = self._list_details(answer) if answer.best is not None else []
+        return AnswerText(f"{_TITLES[question]}: {self._write_headline(answer)}", details, self._list_checks(answer))
 
     def _get_title(self, name: str) -> str:
-        return self.record.explainers.get(name, name)
+        return self.recommendation.explainers[name].title
 
     def _join_titles(self, names: Sequence[str]) -> str:
         return join_names([self._get_title(name) for name in names])
 
-    def write_headline(self, answer: AnswerEntry) -> str:
-        """Write which explainer to use, or that the comparison is inconclusive; contradictions come first."""
-        contradiction = self._describe_contradiction(answer)
-        contest = answer.basis
-        if contest is None or answer.cheapest is None:
-            return f"{contradiction}Inconclusive: {answer.because}."
-        if not contest.decides:
-            cheapest = f"{self._get_title(answer.cheapest)} uses the fewest model evaluations."
-            return f"{contradiction}{self._describe_tie(contest)} {cheapest}"
-        best, *tied = contest.tied
-        worse = [name for name in contest.values if name not in contest.tied]
-        sentences = [f"Use {self._get_title(answer.cheapest)}."]
-        if tied:
-            verb = "is" if len(tied) == 1 else "are"
-            sentences.append(
-                f"{self._get_title(best)} scores highest; {self._join_titles(tied)} {verb} not significantly "
-                f"different ({_format_p_values(contest, tied, '≥')})."
+    @property
+    def _target(self) -> str:
+        k = self.recommendation.k
+        return "the reference top feature" if k == 1 else f"the reference top {k} features"
+
+    def _get_recall(self, score: ReferenceScore) -> float:
+        return score.recall[self.recommendation.k - 1]
+
+    def _write_headline(self, answer: Answer) -> str:
+        """Write which explainer to use, or between which ones the comparison is inconclusive."""
+        best = answer.best
+        if best is None:
+            return f"not computed, because {answer.reason}."
+        evidence = self._write_evidence(answer)
+        contenders = self._list_contenders(answer)
+        if len(contenders) == 1:
+            return f"{self._get_title(best)} is the only explainer that is not a control ({evidence})."
+        if answer.n_instances < MIN_INSTANCES:
+            return (
+                f"inconclusive, because {answer.n_instances} instances are too few (at least {MIN_INSTANCES}); "
+                f"{self._get_title(best)} scored highest ({evidence})."
             )
-        sentences += self._cost_notes(answer.cheapest, contest.tied)
-        sentences.append(
-            f"{self._get_title(best)} is significantly better than {self._join_titles(worse)} "
-            f"({_format_p_values(contest, worse, '≤')})."
+        if answer.is_conclusive:
+            return f"use {self._get_title(best)} ({evidence})."
+        return (
+            f"inconclusive between {self._join_titles(answer.confidence_set)}; {self._get_title(best)} scored highest "
+            f"({evidence})."
         )
-        return contradiction + " ".join(sentences)
 
-    def _describe_tie(self, contest: ContestEntry) -> str:
-        """Write that no explainer is significantly better, and the required sample size."""
-        values, instances = contest.values, f"{contest.instances:,} instances"
-        if max(values.values()) - min(values.values()) < _ROUNDING:
-            return f"{self._join_titles(list(values))} have the same value on {instances}."
-        text = f"{self._join_titles(list(values))} are not significantly different on {instances}"
-        if not contest.needed:
-            return f"{text}."
-        return f"{text}; about {contest.needed:,} would separate the best from another."
+    def _list_contenders(self, answer: Answer) -> list[ReferenceScore]:
+        facts = self.recommendation.explainers
+        return [score for score in answer.scores if not facts[score.explainer].is_control]
 
-    def _describe_contradiction(self, answer: AnswerEntry) -> str:
-        """Write which sources contradict each other; nothing if none do."""
-        parts = []
-        if "reference" in answer.contradictions and answer.reference is not None and answer.rule is not None:
-            best, others = self._get_title(answer.reference.best), self._join_titles(answer.rule.tied)
-            parts.append(f"{_BASES['reference']} rank {best} first, {_BASES['rule']} {others}")
-        if "judges" in answer.contradictions:
-            against = [judge.judge for judge in answer.judges if not judge.holds]
-            count = f"{len(against)} of {len(answer.judges)} judges"
-            parts.append(f"{count} on these data ({', '.join(against)}) contradict {_BASES['rule']}")
-        return f"Contradiction: {'; '.join(parts)}. " if parts else ""
-
-    def _cost_notes(self, cheapest: str, tied: Sequence[str]) -> list[str]:
-        """Return the cost of the recommended explainer relative to the most expensive one that is as good."""
-        counts = {name: self.advice.explainers[name].model_rows for name in tied}
-        known = {name: count for name, count in counts.items() if count is not None}
-        dearest = max(known, key=lambda name: known[name], default=None)
-        count = known.get(cheapest)
-        if dearest is None or count is None or dearest == cheapest or known[dearest] == count:
-            return []
-        share = f"{count / known[dearest]:.1%}"
-        return [f"{self._get_title(cheapest)} uses {share} of the model evaluations of {self._get_title(dearest)}."]
-
-    def list_points(self, answer: AnswerEntry) -> list[str]:
-        """Return what the answer rests on, and what could change it."""
-        sentences = []
-        if answer.believed:
-            sentences.append(f"Based on {_BASES[answer.believed]}: {answer.because}.")
-        if answer.reference is not None and answer.truth is not None:
-            sentences.append(self._describe_reference(answer.truth, answer.reference))
+    def _write_evidence(self, answer: Answer) -> str:
+        """Write the score of the best explainer with its interval, and the scores of the next ones."""
+        best, *competitors = self._list_contenders(answer)
+        level = f"{100 * self.recommendation.confidence:.4g}"
+        share = _write_percent(self._get_recall(best))
+        interval = ""
+        if best.low is not None and best.high is not None:
+            interval = f", {level} % CI [{100 * best.low:.0f}, {100 * best.high:.0f}]"
+        if self.recommendation.k == 1:
+            text = f"it selects {self._target} for {share} of {answer.n_instances:,} instances{interval}"
         else:
-            sentences.append("Reference attributions: none for this question.")
-        if answer.rule is not None:
-            contest = answer.rule
-            metric = make_metric_title(contest.metric, contest.variant, self.record).plain
-            sentences.append(
-                f"Metric-based ranking: {metric} on {contest.instances:,} instances ranks "
-                f"{self._join_titles(contest.tied)} first."
-            )
-        else:
-            sentences.append("Metric-based ranking: none, the run lacks its metrics.")
-        return [*sentences, *self._judge_notes(answer), *self._competitor_notes(answer)]
-
-    def _describe_reference(self, name: str, contest: ContestEntry) -> str:
-        """Write which ground truth is the reference, how it was computed, and the values of the explainers."""
-        truth = self.record.truths[name]
-        error = "" if truth.error is None else f", mean standard error {truth.error:.4f}"
-        values = ", ".join(f"{self._get_title(explainer)} {value:.3f}" for explainer, value in contest.values.items())
-        return f"Reference attributions: {name} ({truth.method}{error}) on {contest.instances:,} instances: {values}."
-
-    def _judge_notes(self, answer: AnswerEntry) -> list[str]:
-        """Return whether the metric-based ranking holds on judges, whose ground truth is known."""
-        if not answer.judges:
-            return []
-        parts = []
-        for judge in answer.judges:
-            fidelity = f", fidelity {judge.fidelity.test:.1%}" if judge.fidelity else ""
-            if judge.picked == judge.best:
-                result = "selects the best explainer"
-            else:
-                result = f"{judge.regret:.3f} below the best{', significant' * (not judge.holds)}"
-            parts.append(f"{judge.judge} ({result}{fidelity})")
-        n_holds = sum(judge.holds for judge in answer.judges)
-        return [f"Judges: {_BASES['rule']} holds on {n_holds} of {len(parts)}: {', '.join(parts)}."]
-
-    def _competitor_notes(self, answer: AnswerEntry) -> list[str]:
-        """Return which explainer is closest to the best, and which ones were not compared."""
-        contest = answer.basis
-        if contest is None:
-            return []
-        name, entry = min(contest.duels.items(), key=lambda item: item[1].difference)
-        interval = "" if entry.low is None else f" [{entry.low:.3f}, {entry.high:.3f}]"
-        sentences = [
-            f"Closest to the best, {self._get_title(contest.best)}: {self._get_title(name)}, "
-            f"{entry.difference:.3f}{interval} lower."
+            text = f"it selects {share} of {self._target}, {answer.n_instances:,} instances{interval}"
+        parts = [
+            f"{self._get_title(score.explainer)} {_write_percent(self._get_recall(score))}"
+            for score in competitors[:_MAX_LISTED]
         ]
-        if contest.left_out:
-            sentences.append(f"Not compared, too few explanations: {self._join_titles(contest.left_out)}.")
-        return [*sentences, "Other instances or another k could change the answer."]
+        return f"{text}; {', '.join(parts)}" if parts else text
 
-    def disagreement_notes(self, features: Sequence[str]) -> list[str]:
-        """Return the instances on which the explainers select the most different features."""
-        parts = []
-        for entry in self.advice.disagree:
-            selected = ", ".join(
-                f"{self._get_title(name)}: {' and '.join(features[j] for j in numbers) or 'nothing'}"
-                for name, numbers in entry.named.items()
+    def _list_details(self, answer: Answer) -> list[str]:
+        """Return the sentences on circularity, stability, cost and sample size."""
+        return [
+            *self._circularity_notes(answer),
+            *self._stability_notes(answer),
+            *self._alternative_notes(answer),
+            *self._sample_size_notes(answer),
+        ]
+
+    def _circularity_notes(self, answer: Answer) -> list[str]:
+        best, *competitors = self._list_contenders(answer)
+        if not best.is_circular:
+            return []
+        text = f"{self._get_title(best.explainer)} estimates the reference attributions themselves."
+        other = next((score for score in competitors if not score.is_circular), None)
+        if other is None:
+            return [text]
+        recall = _write_percent(self._get_recall(other))
+        return [f"{text} Of the others, {self._get_title(other.explainer)} scored highest ({recall})."]
+
+    def _stability_notes(self, answer: Answer) -> list[str]:
+        facts = self.recommendation.explainers[str(answer.best)]
+        if not facts.is_unstable or facts.stability is None:
+            return []
+        title, share = facts.title, _write_percent(facts.stability)
+        return [
+            f"{title} is unstable: under another explainer seed only {share} of its top {self.recommendation.k} "
+            "features are the same."
+        ]
+
+    def _alternative_notes(self, answer: Answer) -> list[str]:
+        alternative = answer.alternative
+        if alternative is None:
+            return []
+        name, best = self._get_title(alternative.explainer), self._get_title(str(answer.best))
+        cost = f"{100 * alternative.cost_share:.2g} %"
+        margin = f"{100 * self.recommendation.margin:g} percentage points"
+        if alternative.is_non_inferior:
+            return [f"{name} is non-inferior (margin: {margin}) and uses {cost} of the model evaluations of {best}."]
+        return [
+            f"{name} uses {cost} of the model evaluations of {best}, but is not shown to be non-inferior (margin: "
+            f"{margin}); about {alternative.n_required:,} instances would show it."
+        ]
+
+    def _sample_size_notes(self, answer: Answer) -> list[str]:
+        if len(answer.confidence_set) < 2 or answer.n_to_separate is None or answer.n_to_separate <= answer.n_instances:
+            return []
+        first, second = answer.confidence_set[:2]
+        return [f"About {answer.n_to_separate:,} instances would separate {self._join_titles([first, second])}."]
+
+    def _list_checks(self, answer: Answer) -> list[str]:
+        """Return the checks; what a disagreement means is stated once for each source."""
+        notes, sources = [], dict.fromkeys(check.source for check in answer.checks if not check.agrees)
+        for check in answer.checks:
+            verb = "agrees" if check.agrees else "disagrees"
+            fidelity = "" if check.fidelity is None else f", fidelity {_write_percent(check.fidelity)}"
+            name = check.name
+            if check.source == "metric" and self.record is not None:
+                name = make_metric_title(check.name, check.variant, self.record).plain
+            notes.append(
+                f"{check.source.capitalize()} {name} {verb}: it ranks {self._join_titles(check.first)} first{fidelity}."
             )
-            parts.append(f"{entry.instance} ({selected})")
-        return [f"The explainers disagree most on instances {'; '.join(parts)}."] if parts else []
+        return [*notes, *(_CHECKS[source] for source in sources)]
 
-    def build_table(self, answers: Mapping[str, AnswerEntry], notes: Sequence[str]) -> Table:
-        """Build the value of each explainer by question, its cost, its coverage and its stability."""
-        header = [Title("Explainer")]
-        for question, answer in answers.items():
-            basis = answer.basis
-            details = (str(answer.believed), f"n = {basis.instances:,}") if basis else ()
-            header.append(Title(question, details))
-        header += map(Title, ("model evaluations per instance", "coverage", "explainer stability"))
+    def list_disagreements(self, features: Sequence[str]) -> list[str]:
+        """Return the instances for which the explainers select the most different features."""
+        parts = []
+        for entry in self.recommendation.disagreements:
+            selected = "; ".join(
+                f"{self._get_title(name)}: {' and '.join(features[j] for j in numbers) or 'no feature'}"
+                for name, numbers in entry.selected.items()
+            )
+            parts.append(f"instance {entry.instance} ({selected})")
+        return [f"The explainers differ most on {', '.join(parts)}."] if parts else []
+
+    def build_tables(self, question: Question) -> list[Table]:
+        """Build the tables that an answer rests on; all but the first are details."""
+        answer = self.recommendation.answers[question]
+        tables = [self.build_scores(question), self.build_mass(question)]
+        tables += [self.build_differences(question)] if answer.differences else []
+        return [*tables, *([self.build_groups(question)] if answer.groups else [])]
+
+    def build_scores(self, question: Question) -> Table:
+        """Build the recall for each k, the captured mass, the cost and the stability of each explainer."""
+        answer, run_k = self.recommendation.answers[question], self.recommendation.k
+        ks = range(1, len(answer.scores[0].recall) + 1)
+        header = [Title("Explainer"), *(Title(f"recall@{k}", direction="higher") for k in ks)]
+        header += [
+            Title(f"mass@{run_k}", direction="higher"),
+            Title("evaluations"),
+            Title("stability"),
+        ]
         rows = []
-        for name, facts in self.advice.explainers.items():
-            cells = []
-            for answer in answers.values():
-                values = answer.basis.values if answer.basis else {}
-                cells.append(
-                    Cell(
-                        values.get(name),
-                        bold=name in values and name == answer.explainer,
-                        form=NumberFormat(decimals=4),
-                    )
-                )
-            cells.append(Cell(facts.model_rows, form=COUNT))
-            cells += [Cell(share, form=TENTH_PERCENT) for share in (facts.coverage, facts.stability)]
-            rows.append(Row(Title(self._get_title(name), is_explainer=True), cells))
-        return Table("Which explainer to use on this model", header, [rows], list(notes), part="scores")
+        for score in answer.scores:
+            facts = self.recommendation.explainers[score.explainer]
+            cells = [
+                Cell(value, score.low, score.high, bold=True, form=PERCENT) if k == run_k else Cell(value, form=PERCENT)
+                for k, value in zip(ks, score.recall, strict=True)
+            ]
+            cells.append(Cell(score.mass[run_k - 1], form=PERCENT))
+            cells.append(Cell(facts.evaluations, form=COUNT, reason="unknown: the explanations were made elsewhere"))
+            cells.append(Cell(facts.stability, form=PERCENT))
+            marks = CIRCULAR_MARK * score.is_circular
+            rows.append(Row(Title(facts.title, marks=marks, is_explainer=True), cells))
+        level = f"{100 * self.recommendation.confidence:.4g} %"
+        notes = [
+            f"recall@k: share of the reference top k features ({answer.truth}) that are among the first k of the "
+            f"explainer, {answer.n_instances:,} instances; features that it does not return count as missed. "
+            f"{level} CI for k = {run_k}.",
+            f"mass@{run_k}: share of the positive reference attributions that the first {run_k} capture.",
+            "evaluations: of the model, per instance. stability: share of equal features under another explainer seed.",
+        ]
+        if any(score.is_circular for score in answer.scores):
+            notes.append(f"{CIRCULAR_MARK} circular: estimates the reference attributions themselves.")
+        return Table(
+            f"{_TITLES[question]}: agreement with the reference attributions", header, [rows], notes, part="scores"
+        )
+
+    def build_mass(self, question: Question) -> Table:
+        """Build the captured mass of each explainer for each k."""
+        answer, run_k = self.recommendation.answers[question], self.recommendation.k
+        ks = range(1, len(answer.scores[0].mass) + 1)
+        rows = [
+            Row(
+                Title(self._get_title(score.explainer), is_explainer=True),
+                [Cell(value, bold=k == run_k, form=PERCENT) for k, value in zip(ks, score.mass, strict=True)],
+            )
+            for score in answer.scores
+        ]
+        header = [Title("Explainer"), *(Title(f"mass@{k}", direction="higher") for k in ks)]
+        n_omitted = f" {answer.n_without_mass:,} instances without positive ones are left out." * (
+            answer.n_without_mass > 0
+        )
+        notes = [
+            "mass@k: sum of the positive reference attributions of the first k features of the explainer, relative to "
+            f"that of the best k, so that near-ties count little.{n_omitted}"
+        ]
+        title = f"{_TITLES[question]}: captured mass of the reference attributions"
+        return Table(title, header, [rows], notes, part="scores", detail=True)
+
+    def build_differences(self, question: Question) -> Table:
+        """Build the paired differences between all explainers."""
+        answer = self.recommendation.answers[question]
+        header = [Title("Explainers"), Title("difference"), Title("p")]
+        rows = [
+            Row(
+                Title(f"{self._get_title(entry.explainer)} − {self._get_title(entry.other)}"),
+                [
+                    Cell(entry.difference, entry.low, entry.high, form=_POINTS),
+                    Cell(self._write_p(entry, answer.smallest_p)),
+                ],
+            )
+            for entry in answer.differences
+        ]
+        notes = [
+            f"Differences of recall@{self.recommendation.k} on the same {answer.n_instances:,} instances, with "
+            "simultaneous intervals and p-values for all pairs (bootstrap, single-step max |t|)."
+        ]
+        title = f"{_TITLES[question]}: differences between explainers"
+        return Table(title, header, [rows], notes, part="scores", detail=True)
+
+    def _write_p(self, entry: Difference, smallest: float | None) -> str:
+        if smallest is not None and entry.p <= smallest:
+            return f"≤ {smallest:.1g}"
+        return format_p_value(entry.p).removeprefix("p ").removeprefix("= ")
+
+    def build_groups(self, question: Question) -> Table:
+        """Build the recall by predicted class and by the columns of `by`."""
+        answer = self.recommendation.answers[question]
+        names = [score.explainer for score in answer.scores]
+        header = [Title("Group"), Title("n"), *(Title(self._get_title(name), is_explainer=True) for name in names)]
+        rows = [
+            Row(
+                Title(f"{group.column} = {group.value}"),
+                [Cell(group.n_instances, form=COUNT), *(self._make_group_cell(group, name) for name in names)],
+            )
+            for group in answer.groups
+        ]
+        notes = [f"Groups of fewer than {MIN_INSTANCES} instances have no interval."]
+        title = f"{_TITLES[question]}: recall@{self.recommendation.k} by group"
+        return Table(title, header, [rows], notes, part="scores", detail=True)
+
+    def _make_group_cell(self, group: GroupScores, name: str) -> Cell:
+        return Cell(group.recall[name], group.low.get(name), group.high.get(name), form=PERCENT)
 
 
-def _format_p_values(contest: ContestEntry, names: Sequence[str], sign: str) -> str:
-    """Write the p of the difference of an explainer from the best, or a bound for several: the nearest to the level."""
-    known = [p for name in names if (p := contest.duels[name].p) is not None]
-    if not known:
-        return format_p_value(None)
-    p = min(known) if sign == "≥" else max(known)
-    text = format_p_value(p)
-    text = text.replace("=", sign) if len(names) > 1 else text
-    return f"{text}, Holm-adjusted"
+_POINTS = NumberFormat(decimals=3)
+
+
+def _write_percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -39,11 +39,13 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import entries, resume, tables
 from cfeval_cli.results.files import ResultFiles, format_json
 from cfeval_cli.results.locations import LOG_FILE, RECORD, has_record
+from cfeval_cli.results.recommendation import RECOMMENDATION_FILE, dump_recommendation
 from cfeval_cli.results.record import FidelityEntry, RunRecord, StageEntry, parse_record
 from cfeval_cli.results.schema import RESULT_FILES, get_table_file
 from cfeval_cli.results.validation import read_record, read_verified_record
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.recommendation import Recommendation
 from cfeval_cli.statistics.scores import Scores
 
 log = logging.getLogger(__name__)
@@ -265,9 +267,9 @@ class RunFolder:
         )
         self._files.write_frame("costs.csv", tables.build_costs(ledger, self._record.explained))
 
-    def save_recommendation(self, content: Mapping[str, Any]) -> None:
+    def save_recommendation(self, recommendation: Recommendation) -> None:
         """Save which explainer to use, and why."""
-        self._files.write_json("recommendation.json", content)
+        self._files.write_json(RECOMMENDATION_FILE, dump_recommendation(recommendation))
 
     def add_files(self, contents: Iterable[tuple[str, bytes]]) -> None:
         """Add files that are made from the others: tables, figures, the report."""

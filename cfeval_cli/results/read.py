@@ -16,7 +16,7 @@ from pydantic import model_validator
 from cfeval_cli.core import Floats, npy
 from cfeval_cli.errors import UserError
 from cfeval_cli.results.locations import PAGE_FILE
-from cfeval_cli.results.recommendation import RecommendationRecord, parse_recommendation
+from cfeval_cli.results.recommendation import RECOMMENDATION_FILE, parse_recommendation
 from cfeval_cli.results.record import Count, Entry, RunRecord, parse_entry
 from cfeval_cli.results.schema import TABLES, get_table_file
 from cfeval_cli.results.validation import (
@@ -28,6 +28,7 @@ from cfeval_cli.results.validation import (
     read_verified_record,
 )
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.recommendation import Recommendation
 
 REPORT_FILES = (PAGE_FILE, "figures/")  # can be made again from the others
 
@@ -150,11 +151,9 @@ class StoredRun:
         return rows[rows["explainer"].isin(self.displayed_explainers)] if "explainer" in rows else rows
 
     @cached_property
-    def recommendation_record(self) -> RecommendationRecord | None:
-        """recommendation.json; None if the run has no recommendation, ValueError if it is damaged."""
-        if "recommendation.json" not in self.record.files:
-            return None
-        return parse_recommendation(json.loads(read_text(self.folder / "recommendation.json")))
+    def recommendation(self) -> Recommendation | None:
+        """Which explainer is most faithful, as in recommendation.json; None if the run has none."""
+        return read_recommendation(self.folder) if RECOMMENDATION_FILE in self.record.files else None
 
     @cached_property
     def embeddings(self) -> list[Floats] | None:
@@ -172,6 +171,15 @@ class StoredRun:
             for j, (start, size) in enumerate(spans)
         )
         return [vectors[span] for span in spans] if is_valid else None
+
+
+def read_recommendation(folder: Path) -> Recommendation:
+    """Return the recommendation of a run; UserError if its file is damaged."""
+    path = folder / RECOMMENDATION_FILE
+    try:
+        return parse_recommendation(json.loads(read_text(path)))
+    except (ValueError, *RESOURCE_ERRORS) as error:
+        raise UserError(f"{path} is damaged: {error}.") from error
 
 
 def read_results(path: Path, record: RunRecord | None = None) -> StoredRun:

@@ -66,6 +66,13 @@ class Plan:
         return next((explainer.truth_name for explainer in graded if explainer.truth_name), "")
 
     @property
+    def explainer_titles(self) -> dict[str, str]:
+        """The names of the explainers in tables; explainers with the same title have their config keys."""
+        titles = {name: explainer.title or name for name, explainer in self.explainers.items()}
+        shared = [title for title in titles.values() if list(titles.values()).count(title) > 1]
+        return {name: name if title in shared else title for name, title in titles.items()}
+
+    @property
     def components(self) -> dict[str, Any]:
         """All components that determine the results, by config key."""
         groups: dict[str, Mapping[str, Any]] = {

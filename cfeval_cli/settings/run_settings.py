@@ -59,6 +59,8 @@ class RunSettings(_Settings):
     support: Literal["common", "own"]
     resamples: Count | Literal["auto"]
     confidence: Annotated[float, Field(ge=0.5, le=0.9999)]
+    margin: Annotated[float, Field(gt=0, le=1)]
+    by: Names
     figures: Annotated[tuple[FigureFormat, ...], Field(strict=False)]
     report: bool
     tables: TableSettings
@@ -103,6 +105,7 @@ _EXPECTED = {
     "tuple_type": "a list such as [a,b]",
     "list_type": "a list such as [a,b]",
     "finite_number": "finite",
+    "greater_than": "above {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than_equal": "at most {le}",
     "model_type": "a mapping",

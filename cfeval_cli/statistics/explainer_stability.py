@@ -73,6 +73,15 @@ def compare_explanations(
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
+def compute_mean_overlap(
+    first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], rows: Ints, k: int
+) -> dict[str, float]:
+    """Return the mean share of the k features that both explanations of an instance select, where one selects any."""
+    table = compare_explanations(first, second, rows, k, 0.95)
+    defined = table[table["instances"] > 0]
+    return dict(zip(defined["explainer"], defined["overlap"].astype(float), strict=True))
+
+
 def _compare_pair(first: Explanation, second: Explanation, k: int, confidence: float) -> dict[str, Any]:
     """Compare two explanations of the same instances, without instances where both select no feature."""
     n_common, larger_size, is_same = compare_feature_sets(first.top_k(k), second.top_k(k))

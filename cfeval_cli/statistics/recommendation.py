@@ -1,232 +1,345 @@
-"""Which explainer to use on a model, by question: from the reference, the rule and the judges, in this order."""
+"""Which explainer is most faithful to a model: scores against reference attributions, and what follows from them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from importlib import resources
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
-import pandas as pd
 
-from cfeval_cli.core import NO_FEATURE, Floats, Ints
+from cfeval_cli.core import NO_FEATURE, Bools, Floats, Ints
+from cfeval_cli.core.ranking import count_shared_features
 from cfeval_cli.core.scratch import iterate_slabs
-from cfeval_cli.statistics.bootstrap import MIN_INSTANCES, Bootstrap
-from cfeval_cli.statistics.explainer_comparison import ExplainerComparison, compare_explainers
-from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.statistics.best_explainer import PairedMeans
+from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 
-QUESTIONS = ("contribution", "change")
-_SHOWN = 3  # instances on which explainers disagree most
+MAX_K = 5  # scores are computed for k = 1 to 5
+MIN_STABILITY = 0.7  # a lower agreement between two seeds of an explainer is pointed out
+MAX_COST_SHARE = 0.5  # a cheaper explainer uses at most this share of the evaluations
+MAX_SHOWN_DISAGREEMENTS = 3
 
-
-@dataclass(frozen=True)
-class PreferredMetrics:
-    """Which metrics are believed for which question, and on whose word."""
-
-    source: str
-    believed: Mapping[str, Sequence[str]]  # question: metrics, the first that a run has counts
-
-    @staticmethod
-    def shipped() -> PreferredMetrics:
-        """The one that comes with cfeval."""
-        told = json.loads(resources.files("cfeval_cli.statistics").joinpath("rule.json").read_text(encoding="utf-8"))
-        return PreferredMetrics(told["source"], told["believed"])
+Question = Literal["contribution", "change"]
+QUESTIONS: tuple[Question, ...] = ("contribution", "change")
 
 
 @dataclass(frozen=True)
-class RunEvidence:
-    """What a run tells: scores by instance, their summary, and what its truths and removals depend on."""
+class ExplainerFacts:
+    """What is known of an explainer besides its scores."""
 
-    scores: Scores  # scores.parquet
-    metrics: pd.DataFrame  # metrics.csv
-    questions: Mapping[str, str]  # of the truths that depend on no arbitrary constant
-    arbitrary_removals: Set[str]  # variants that depend on one
-    agreement: str
+    title: str
+    is_control: bool = False
+    evaluations: float | None = None  # of the model, per instance; None: unknown
+    stability: float | None = None  # mean share of equal top-k features under another explainer seed
+    coverage: float | None = None  # share of instances with at least k features
 
     @property
-    def contenders(self) -> list[str]:
-        """The explainers that are no controls and no rungs of a ladder."""
-        mine = self.metrics[self.metrics["quality_level"].isna() & ~self.metrics["control"].astype(bool)]
-        return list(dict.fromkeys(mine["explainer"]))
-
-    def truth(self, question: str) -> str | None:
-        """The truth that answers a question: the first that depends on no arbitrary constant."""
-        return next((name for name in self.questions if self.questions[name] == question), None)
-
-    def reference(self, question: str, how: Bootstrap) -> ExplainerComparison | None:
-        """Who is best by the truth."""
-        truth = self.truth(question)
-        if truth is None:
-            return None
-        return compare_explainers(self.scores, (self.agreement, truth), self.contenders, "higher", how)
-
-    def by_rule(self, question: str, rule: PreferredMetrics, how: Bootstrap) -> ExplainerComparison | None:
-        """Who is best by the first metric of the rule that the run has; removal by an arbitrary constant is none."""
-        for metric in rule.believed.get(question, ()):
-            mine = self.metrics[(self.metrics["metric"] == metric) & self.metrics["value"].notna()]
-            for variant in dict.fromkeys(mine["variant"]):
-                if variant in self.arbitrary_removals:
-                    continue
-                better = str(mine.loc[mine["variant"] == variant, "better"].iloc[0])
-                found = compare_explainers(self.scores, (metric, variant), self.contenders, better, how)
-                if found is not None:
-                    return found
-        return None
+    def is_unstable(self) -> bool:
+        """Whether another explainer seed selects too many other features; not if that was not computed."""
+        return self.stability is not None and self.stability < MIN_STABILITY
 
 
 @dataclass(frozen=True)
-class JudgeEvidence:
-    """A model of known truth on the same data, explained by the same explainers."""
+class ReferenceScore:
+    """How well an explainer selects the features that the reference attributions rank highest."""
 
+    explainer: str
+    recall: tuple[float, ...]  # for k = 1, 2, …
+    mass: tuple[float | None, ...]  # captured share of the positive reference attributions, for k = 1, 2, …
+    low: float | None = None  # interval of the recall at the run's k
+    high: float | None = None
+    is_circular: bool = False  # whether the explainer estimates the reference attributions themselves
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The recall of one explainer less that of another, with a simultaneous interval and its p."""
+
+    explainer: str
+    other: str
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A cheaper explainer, and whether it is non-inferior to every other one."""
+
+    explainer: str
+    cost_share: float  # its evaluations relative to those of the best
+    is_non_inferior: bool
+    n_required: int | None = None  # instances that would show it, if it is not shown
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """The recall of the explainers on the instances with one value of a column."""
+
+    column: str
+    value: str
+    n_instances: int
+    recall: Mapping[str, float]
+    low: Mapping[str, float]  # empty for small groups
+    high: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Other evidence on the same question, which does not replace the answer."""
+
+    source: Literal["metric", "judge"]
     name: str
-    view: RunEvidence
-    fidelity: Mapping[str, float] | None = None  # of one that learned the user's model
+    variant: str = ""  # of a metric
+    first: Sequence[str] = ()  # the explainers that it ranks first
+    agrees: bool = True  # whether one of them may be the best by the reference attributions
+    fidelity: float | None = None  # of a judge: agreement with the predictions of the model
 
 
 @dataclass(frozen=True)
-class ExplainerProperties:
-    """What is to be known of each explainer besides being right."""
+class Answer:
+    """Which explainer is most faithful, for one question."""
 
-    rows: Mapping[str, float]  # model rows an instance
-    coverage: Mapping[str, float]  # share of the instances that it explains
-    stability: Mapping[str, float]  # how often another seed names the same features
-    disagree: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    truth: str | None = None
+    reason: str = ""  # why there is no answer
+    n_instances: int = 0
+    n_without_mass: int = 0  # instances without positive reference attributions
+    scores: Sequence[ReferenceScore] = ()  # the best first, controls last
+    confidence_set: Sequence[str] = ()  # the explainers that may be the best, the best first
+    n_to_separate: int | None = None  # instances that would separate the two best
+    alternative: Alternative | None = None
+    differences: Sequence[Difference] = ()  # of all pairs of explainers that are not controls
+    smallest_p: float | None = None  # that the number of resamples allows
+    groups: Sequence[GroupScores] = ()
+    checks: Sequence[Check] = ()
 
+    @property
+    def best(self) -> str | None:
+        """The explainer with the highest score."""
+        return self.confidence_set[0] if self.confidence_set else None
 
-def recommend(
-    view: RunEvidence,
-    judges: Sequence[JudgeEvidence],
-    rule: PreferredMetrics,
-    costs: ExplainerProperties,
-    how: Bootstrap,
-) -> dict[str, Any]:
-    """The answer to each question, with all that it rests on, as plain values."""
-    answers = {question: _answer(question, view, judges, rule, costs, how) for question in QUESTIONS}
-    return {
-        "questions": answers,
-        "rule": {"source": rule.source, "believed": {name: list(some) for name, some in rule.believed.items()}},
-        "explainers": {
-            name: {
-                "model_rows": _plain(costs.rows.get(name)), "coverage": _plain(costs.coverage.get(name)),
-                "stability": _plain(costs.stability.get(name)),
-            }
-            for name in view.contenders
-        },
-        "disagree": [dict(one) for one in costs.disagree],
-    }  # fmt: skip
+    def add_checks(self, checks: Sequence[Check]) -> Answer:
+        """Return the answer with checks, each of which agrees if it ranks a member of the confidence set first."""
+        members = set(self.confidence_set)
+        checked = [replace(check, agrees=bool(members & set(check.first))) for check in checks]
+        return replace(self, checks=checked if members else ())
 
-
-def _plain(value: float | None) -> float | None:
-    return None if value is None or np.isnan(value) else float(value)
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether a single explainer may be the best."""
+        return len(self.confidence_set) == 1 and self.n_instances >= MIN_INSTANCES
 
 
-def _answer(
-    question: str,
-    view: RunEvidence,
-    judges: Sequence[JudgeEvidence],
-    rule: PreferredMetrics,
-    costs: ExplainerProperties,
-    how: Bootstrap,
-) -> dict[str, Any]:
-    reference, by_rule = view.reference(question, how), view.by_rule(question, rule, how)
-    checked = [one for one in (_checked(judge, question, rule, how) for judge in judges) if one is not None]
-    against = [one["judge"] for one in checked if not one["holds"]]
-    contradictions = []
-    if reference is not None and by_rule is not None and _contradicts(reference, by_rule):
-        contradictions.append("reference")
-    if against and 2 * len(against) >= len(checked):
-        contradictions.append("judges")
-    believed = "reference" if reference is not None and reference.instances >= MIN_INSTANCES else ""
-    if not believed and by_rule is not None and by_rule.instances >= MIN_INSTANCES:
-        believed = "rule"
-    found = {"reference": reference, "rule": by_rule}.get(believed)
-    chosen = select_cheapest(found, costs.rows) if found is not None else None
-    return {
-        "explainer": chosen if found is not None and found.decides else None,
-        "cheapest": chosen,
-        "believed": believed or None,
-        "truth": view.truth(question),
-        "because": _because(view, reference, by_rule),
-        "reference": None if reference is None else reference.told(),
-        "rule": None if by_rule is None else by_rule.told(),
-        "judges": checked,
-        "contradictions": contradictions,
+@dataclass(frozen=True)
+class Disagreement:
+    """An instance for which explainers select different features."""
+
+    instance: int
+    selected: Mapping[str, Sequence[int]]  # features by number
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Everything in recommendation.json."""
+
+    k: int
+    margin: float
+    confidence: float
+    explainers: Mapping[str, ExplainerFacts]
+    answers: Mapping[Question, Answer]
+    disagreements: Sequence[Disagreement] = ()
+
+    def check(self) -> None:
+        """Raise a ValueError if the entries do not fit together."""
+        for question, answer in self.answers.items():
+            names = {score.explainer for score in answer.scores} | set(answer.confidence_set)
+            if unknown := sorted(names - set(self.explainers)):
+                raise ValueError(f"answers.{question} names {unknown[0]!r}, which is not among the explainers")
+            if any(len(score.recall) < self.k or len(score.mass) < self.k for score in answer.scores):
+                raise ValueError(f"answers.{question} has no scores for k = {self.k}")
+            if answer.confidence_set and not answer.scores:
+                raise ValueError(f"answers.{question} has no scores")
+
+
+@dataclass(frozen=True)
+class ReferenceSample:
+    """The instances with reference attributions, and the rankings of the explainers there."""
+
+    importance: Floats  # (n, M), -inf where a feature is absent
+    ranks: Mapping[str, Ints]  # for each explainer the rank (n, M) of each feature, M for features not selected
+    weights: Floats  # (n,) so that the sample represents the test set
+    strata: Ints  # (n,)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by which scores are broken down
+
+    def compute_scores(self, name: str, k: int) -> tuple[Floats, Floats]:
+        """Return the recall (n,), and the captured mass (n,), NaN where there is none to capture."""
+        is_selected = self.ranks[name] < k
+        recall = count_shared_features(self.importance, is_selected, k) / k
+        return recall, compute_captured_mass(self.importance, is_selected, k)
+
+
+def compute_captured_mass(importance: Floats, is_selected: Bools, k: int) -> Floats:
+    """Return the positive importance of the selected features over that of the best k; NaN where it is zero."""
+    positive = np.maximum(np.where(np.isfinite(importance), importance, 0.0), 0.0)
+    best = -np.sort(-positive, axis=1)[:, :k].sum(axis=1)
+    captured = np.where(is_selected, positive, 0.0).sum(axis=1)
+    return np.asarray(np.divide(captured, best, out=np.full(len(best), np.nan), where=best > 0))
+
+
+def answer_question(
+    truth: str,
+    sample: ReferenceSample,
+    facts: Mapping[str, ExplainerFacts],
+    circular: Sequence[str],
+    *,
+    k: int,
+    margin: float,
+    confidence: float,
+    seed: int,
+) -> Answer:
+    """Return which explainers may be the best at selecting the reference top k, and what a cheaper one would cost."""
+    size = len(sample.importance)
+    names = [name for name in sample.ranks if not facts[name].is_control]
+    controls = [name for name in sample.ranks if facts[name].is_control]
+    ks = range(1, min(max(MAX_K, k), sample.importance.shape[1]) + 1)
+    by_k = {name: [sample.compute_scores(name, number) for number in ks] for name in [*names, *controls]}
+    recall = {name: np.stack([scores[k - 1][0]], axis=1) for name, scores in by_k.items()}
+    paired = PairedMeans.compute(
+        np.concatenate([recall[name] for name in [*names, *controls]], axis=1), seed, sample.weights, sample.strata
+    )
+    low, high = paired.compute_interval(confidence)
+    has_interval = size >= MIN_INSTANCES
+    scores = {
+        name: ReferenceScore(
+            name,
+            recall=tuple(float(np.average(of_k[0], weights=sample.weights)) for of_k in by_k[name]),
+            mass=tuple(_average_defined(of_k[1], sample.weights) for of_k in by_k[name]),
+            low=float(low[i]) if has_interval else None,
+            high=float(high[i]) if has_interval else None,
+            is_circular=name in circular,
+        )
+        for i, name in enumerate([*names, *controls])
     }
-
-
-def select_cheapest(found: ExplainerComparison, rows: Mapping[str, float]) -> str:
-    """Of those that cannot be told from the best, the one that asks least of the model; of equal ones the better."""
-    return min(found.tied, key=lambda name: (rows.get(name, np.inf), list(found.values).index(name)))
-
-
-def _contradicts(truth: ExplainerComparison, metric: ExplainerComparison) -> bool:
-    """Whether the truth surely puts somebody before everyone that a metric puts first."""
-    duels = truth.against_best()
-    return all(name in duels and duels[name].sure for name in metric.tied if name in truth.values) and any(
-        name in truth.values for name in metric.tied
+    ranking = sorted(names, key=lambda name: _get_rank_key(scores[name], facts[name], k))
+    ordered = [scores[name] for name in [*ranking, *controls]]
+    n_without_mass = int(np.isnan(by_k[next(iter(by_k))][k - 1][1]).sum()) if by_k else 0
+    answer = Answer(truth, "", size, n_without_mass, ordered, groups=_score_groups(sample, recall, confidence, seed))
+    if not names:
+        return replace(answer, reason="every explainer is a control")
+    compared = paired.select([names.index(name) for name in ranking])
+    may_be_best = compared.find_confidence_set() if has_interval else np.ones(len(ranking), dtype=bool)
+    confidence_set = [name for name, is_member in zip(ranking, may_be_best, strict=True) if is_member]
+    # The observed best is always named: it cannot be the one that is most clearly below another.
+    return replace(
+        answer,
+        confidence_set=confidence_set,
+        n_to_separate=compared.require_to_separate(0, 1) if len(confidence_set) > 1 else None,
+        alternative=_find_alternative(ranking, compared, facts, margin) if has_interval else None,
+        differences=_list_differences(ranking, compared, confidence) if has_interval else (),
+        smallest_p=1 / (1 + len(compared.resampled)) if has_interval else None,
     )
 
 
-def _checked(judge: JudgeEvidence, question: str, rule: PreferredMetrics, how: Bootstrap) -> dict[str, Any] | None:
-    """Whether the rule holds on a judge: whom it picks there, and how much worse that one truly is than the best."""
-    truth, metric = judge.view.reference(question, how), judge.view.by_rule(question, rule, how)
-    if truth is None or metric is None or metric.best not in truth.values:
+def _average_defined(values: Floats, weights: Floats) -> float | None:
+    """Return the weighted mean of the defined values; None if there are none."""
+    is_defined = ~np.isnan(values)
+    return float(np.average(values[is_defined], weights=weights[is_defined])) if is_defined.any() else None
+
+
+def _get_rank_key(score: ReferenceScore, facts: ExplainerFacts, k: int) -> tuple[float, float, float, str]:
+    """Return the key that sorts the best explainer first: ties by captured mass, evaluations, and name."""
+    mass = score.mass[k - 1]
+    evaluations = np.inf if facts.evaluations is None else facts.evaluations
+    return -round(score.recall[k - 1], 12), -round(mass or 0.0, 12), evaluations, score.explainer
+
+
+def _find_alternative(
+    ranking: Sequence[str], compared: PairedMeans, facts: Mapping[str, ExplainerFacts], margin: float
+) -> Alternative | None:
+    """Return the cheapest non-inferior explainer; if there is none, the one that the fewest instances would show."""
+    best = facts[ranking[0]].evaluations
+    if not best:
         return None
-    duel = truth.against_best().get(metric.best)
-    return {
-        "judge": judge.name, "fidelity": judge.fidelity, "truth": truth.variant, "metric": metric.metric,
-        "variant": metric.variant, "picked": metric.best, "best": truth.best, "instances": truth.instances,
-        "regret": 0.0 if duel is None else duel.difference, "p": None if duel is None else _plain(duel.p),
-        "holds": not _contradicts(truth, metric),
-    }  # fmt: skip
+    shares = {name: cost / best for name in ranking[1:] if (cost := facts[name].evaluations) is not None}
+    cheaper = [
+        i for i, name in enumerate(ranking) if shares.get(name, 1.0) <= MAX_COST_SHARE and not facts[name].is_unstable
+    ]
+    is_non_inferior = compared.find_non_inferior(margin)
+    if proven := [i for i in cheaper if is_non_inferior[i]]:
+        name = min((ranking[i] for i in proven), key=lambda name: shares[name])
+        return Alternative(name, shares[name], is_non_inferior=True)
+    required = {ranking[i]: size for i in cheaper if (size := compared.require_for_non_inferiority(i, margin))}
+    if not required:
+        return None
+    name = min(required, key=lambda name: required[name])
+    return Alternative(name, shares[name], is_non_inferior=False, n_required=required[name])
 
 
-def _because(view: RunEvidence, reference: ExplainerComparison | None, by_rule: ExplainerComparison | None) -> str:
-    """Why the believed is believed, or why nothing is."""
-    if len(view.contenders) < 2:
-        return "there are not two explainers to choose between"
-    if reference is not None and reference.instances >= MIN_INSTANCES:
-        return "the truth of this very model comes before any metric"
-    short = "" if reference is None else f"the reference has {reference.instances} instances, under {MIN_INSTANCES}; "
-    if by_rule is not None and by_rule.instances >= MIN_INSTANCES:
-        return f"{short or 'no truth of this model is known; '}the rule is what is left"
-    if reference is None and by_rule is None:
-        return "neither the truth nor a metric of the rule has a value for two explainers on the same instances"
-    return f"fewer than {MIN_INSTANCES} instances are no sample"
-
-
-def find_disagreements(named: Mapping[str, Ints], ids: Ints, width: int) -> list[dict[str, Any]]:
-    """The instances on which explainers, which name features (N, k), disagree most.
-
-    By the mean over pairs of explainers of 1 - features in common / features of either.
-    """
-    if len(named) < 2 or not len(ids):
-        return []
-    far = np.concatenate([_apart([of[slab] for of in named.values()], width) for slab in iterate_slabs(len(ids))])
-    order = np.lexsort((ids, -np.round(far, 9)))[:_SHOWN]
+def _list_differences(ranking: Sequence[str], compared: PairedMeans, confidence: float) -> list[Difference]:
+    """Return the difference of each pair, the better explainer first."""
+    half_width, p = compared.compare_pairs(confidence)
     return [
-        {
-            "instance": int(ids[i]), "apart": float(far[i]),
-            "named": {name: [int(j) for j in of[i] if j != NO_FEATURE] for name, of in named.items()},
-        }
-        for i in order.tolist()
-        if far[i] > 0
+        Difference(
+            ranking[i], ranking[j], difference := float(compared.differences[i, j]),
+            difference - float(half_width[i, j]), difference + float(half_width[i, j]), float(p[i, j]),
+        )
+        for i in range(len(ranking))
+        for j in range(i + 1, len(ranking))
     ]  # fmt: skip
 
 
-def _apart(named: Sequence[Ints], width: int) -> Floats:
-    """How far (n,) explainers are apart that name features (n, k), on average over pairs of them."""
-    there = np.zeros((len(named[0]), len(named), width + 1), dtype=np.float32)
-    for place, features in enumerate(named):
-        np.put_along_axis(there[:, place], features, 1.0, axis=1)  # NONE = -1 falls into the spare last column
-    there = there[:, :, :-1]
-    sizes = there.sum(axis=2)
-    both = there @ there.transpose(0, 2, 1)
-    either = sizes[:, :, None] + sizes[:, None, :] - both
-    apart: Floats = 1.0 - both / np.maximum(either, 1.0)
-    some = (sizes[:, :, None] > 0) & (sizes[:, None, :] > 0)  # who names nothing disagrees with nobody
-    first, second = np.triu_indices(len(named), 1)
-    counts = some[:, first, second].sum(axis=1)
-    return np.asarray(np.where(some, apart, 0.0)[:, first, second].sum(axis=1) / np.maximum(counts, 1))
+def _score_groups(
+    sample: ReferenceSample, recall: Mapping[str, Floats], confidence: float, seed: int
+) -> list[GroupScores]:
+    """Return the recall by each value of each column; a group below the minimum size has no intervals."""
+    groups, names = [], list(recall)
+    for column, texts in sample.columns.items():
+        values = np.asarray(texts, dtype=object)
+        for value in sorted(set(texts)):
+            rows = np.flatnonzero(values == value)
+            scores = np.concatenate([recall[name][rows] for name in names], axis=1)
+            means = PairedMeans.compute(scores, seed, sample.weights[rows])
+            low: dict[str, float] = {}
+            high: dict[str, float] = {}
+            if len(rows) >= MIN_INSTANCES:
+                low, high = (dict(zip(names, end.tolist(), strict=True)) for end in means.compute_interval(confidence))
+            by_name = dict(zip(names, means.means.tolist(), strict=True))
+            groups.append(GroupScores(column, value, len(rows), by_name, low, high))
+    return groups
+
+
+def find_disagreements(selected: Mapping[str, Ints], ids: Ints, n_features: int) -> list[Disagreement]:
+    """Return the instances for which explainers select the most different features (n, k).
+
+    By the mean over pairs of explainers of 1 - |intersection| / |union|; explainers without features do not count.
+    """
+    if len(selected) < 2 or not len(ids):
+        return []
+    parts = [[features[slab] for features in selected.values()] for slab in iterate_slabs(len(ids))]
+    distances = np.concatenate([_compute_mean_distance(part, n_features) for part in parts])
+    order = np.lexsort((ids, -np.round(distances, 9)))[:MAX_SHOWN_DISAGREEMENTS]
+    return [
+        Disagreement(
+            int(ids[i]),
+            {name: [int(j) for j in features[i] if j != NO_FEATURE] for name, features in selected.items()},
+        )
+        for i in order.tolist()
+        if distances[i] > 0
+    ]
+
+
+def _compute_mean_distance(selected: Sequence[Ints], n_features: int) -> Floats:
+    """Return the mean Jaccard distance (n,) between the features (n, k) that explainers select."""
+    is_selected = np.zeros((len(selected[0]), len(selected), n_features + 1))
+    for i, features in enumerate(selected):
+        np.put_along_axis(is_selected[:, i], features, 1.0, axis=1)  # NO_FEATURE = -1 is written to the spare column
+    is_selected = is_selected[:, :, :-1]
+    sizes = is_selected.sum(axis=2)
+    shared = is_selected @ is_selected.transpose(0, 2, 1)
+    union = sizes[:, :, None] + sizes[:, None, :] - shared
+    distance: Floats = 1.0 - shared / np.maximum(union, 1.0)
+    has_features = (sizes[:, :, None] > 0) & (sizes[:, None, :] > 0)
+    first, second = np.triu_indices(len(selected), 1)
+    counts = has_features[:, first, second].sum(axis=1)
+    return np.asarray(np.where(has_features, distance, 0.0)[:, first, second].sum(axis=1) / np.maximum(counts, 1))

@@ -161,9 +161,9 @@ def test_judges_are_run_and_an_explainer_is_recommended(frames, working_director
     arguments = {"explainers": ["random", "omission"], "metrics": METRICS, "n_explain": 10, "settings": QUICK}
     run = evaluate(predict_proba, *frames, label="paid", judges=["tree"], **arguments)
     assert (run.folder / "judges" / "tree" / "run.json").exists()
-    assert len(run.advice) == 2 and run.advice[0] in html.unescape(run._repr_html_())
+    assert len(run.answer.headlines) == 2 and run.answer.headlines[0] in html.unescape(run._repr_html_())
     stored = json.loads((run.folder / "recommendation.json").read_text())
-    assert run.recommendation.questions.change.explainer == stored["questions"]["change"]["explainer"]
+    assert run.recommendation.answers["change"].confidence_set == stored["answers"]["change"]["confidence_set"]
     with pytest.raises(UserError, match="there is no judge 'tre'"):
         evaluate(predict_proba, *frames, label="paid", judges=["tre"], **arguments)
 

@@ -1,9 +1,10 @@
 """Models and data of which nothing can be told: an answer that says why, or one message."""
 
 import json
-import re
 
 import pytest
+
+from cfeval_cli.results.read import read_recommendation
 
 SMALL_SETTINGS = (
     "n_explain=20", "bounds=0", "explainer=[random,omission,lime]", "explainer.lime.n_samples=50",
@@ -11,8 +12,8 @@ SMALL_SETTINGS = (
 )  # fmt: skip
 
 
-def recommendation(folder):
-    return json.loads((folder / "recommendation.json").read_text())["questions"]
+def read_answers(folder):
+    return read_recommendation(folder).answers
 
 
 @pytest.fixture
@@ -26,29 +27,27 @@ def script(toy, tmp_path):
 
 def test_a_constant_model_is_reported_as_without_differences(toy, make_run, script):
     folder = make_run(toy, *script("return np.tile([0.25, 0.75], (len(rows), 1))"), *SMALL_SETTINGS, "n_explain=40")
-    for answer in recommendation(folder).values():
-        assert answer["explainer"] is None and not answer["reference"]["decides"]
-    assert re.search("have the same value on|Inconclusive", (folder / "tables.md").read_text())
+    for answer in read_answers(folder).values():
+        assert not answer.is_conclusive and answer.n_to_separate is None  # there is no difference to be shown
 
 
 def test_a_class_without_predictions_does_not_end_the_run(toy, make_run, script):
     folder = make_run(toy, *script("p = 0.6 + 0.01 * (np.arange(len(rows)) * 0 + rows['shape'].eq('flat')); "
                                "return np.column_stack([1 - p, p])"), *SMALL_SETTINGS, "n_explain=40")  # fmt: skip
     record = json.loads((folder / "run.json").read_text())
-    assert record["status"] == "complete" and set(recommendation(folder)) == {"contribution", "change"}
+    assert record["status"] == "complete" and set(read_answers(folder)) == {"contribution", "change"}
 
 
 def test_one_feature_leaves_nothing_to_choose(toy, make_run):
     without = [f"~dataset.features.{name}" for name in ("shape", "colour", "weight")]
     folder = make_run(toy, "model=tree", *without, *SMALL_SETTINGS)
-    for answer in recommendation(folder).values():
-        assert answer["explainer"] is None
+    for answer in read_answers(folder).values():
+        assert not answer.is_conclusive
 
 
 def test_without_editable_features_no_counterfactual_is_reported(toy, make_run):
     folder = make_run(
         toy, "model=tree", "+dataset.immutable=[size,shape,colour,weight]", *SMALL_SETTINGS, "n_explain=40"
     )
-    result = recommendation(folder)
-    assert result["change"]["explainer"] is None
+    assert not read_answers(folder)["change"].is_conclusive
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"

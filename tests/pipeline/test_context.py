@@ -19,9 +19,10 @@ from cfeval_cli.core import (
     Probabilistic,
     Score,
 )
-from cfeval_cli.pipeline import explain, robustness
+from cfeval_cli.pipeline import explain, repeat, robustness
 from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.model_checks import compute_predictions
+from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
 from cfeval_cli.pipeline.search import find_instances_with_features, search_counterfactuals
 from tests.inside import make_plan
@@ -156,36 +157,29 @@ def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
     sampled_plan = make_plan("cache=off", "n_jobs=1", "explainer=[random,lr,graded]", "k=2", "explainer_stability=9")
     sampled_plan = sampled_plan.restrict_to(ModelSpec(DATASET, type(MODEL)))
     context = create_context(sampled_plan, DATASET, MODEL)
-    part, rows = robustness.sample_instances(context)
+    sample, rows = repeat.sample_instances(context)
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
-    assert rows.tolist() == robustness.sample_instances(context)[1].tolist()
-    assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not context.ledger
+    assert rows.tolist() == repeat.sample_instances(context)[1].tolist()
+    assert list(sample.plan.explainers) == ["random", "lr"] and sample.ledger is not context.ledger
     for setting, size in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
-        assert (
-            len(
-                robustness.sample_instances(
-                    replace(context, plan=change_settings(sampled_plan, explainer_stability=setting))
-                )[1]
-            )
-            == size
-        )
-    truth = {name: context.compute_importance(name) for name in sampled_plan.truths}
-    steps = []
-    second = robustness.repeat_explanations(part, {name: of[rows] for name, of in truth.items()}, steps.append)
-    assert sum(steps) == 18 and (part.instances.ids == context.instances.ids[rows]).all()
+        plan = change_settings(sampled_plan, explainer_stability=setting)
+        assert len(repeat.sample_instances(replace(context, plan=plan))[1]) == size
+    repeated = repeat.repeat_explanations(context, Progress())
+    assert (repeated.context.instances.ids == context.instances.ids[rows]).all()
     first = {name: explain.explain_instances(context, name, {}, lambda _: None) for name in ("random", "lr")}
     is_equal = {
-        name: (second.explanations[name].explanation.scores == outcome.explanation.scores[rows]).all()
+        name: (repeated.explanations[name].explanation.scores == outcome.explanation.scores[rows]).all()
         for name, outcome in first.items()
     }
     assert is_equal == {"random": False, "lr": True}
+    truth = {name: context.compute_importance(name) for name in sampled_plan.truths}
+    second = robustness.evaluate_repetition(context, truth, repeated).evaluated
     selection = explain.select_top_k(context, "lr", first["lr"])
     edits = search_counterfactuals(context, context.rows, selection, "lr", lambda _: None, use_cache=False)
     for level, estimate in edits.items():
         repetition = second.edits["lr"][level]
-        assert (repetition.codes == estimate.codes[rows]).all() and (
-            repetition.distance == estimate.distance[rows]
-        ).all()
+        assert (repetition.codes == estimate.codes[rows]).all()
+        assert (repetition.distance == estimate.distance[rows]).all()
     assert set(second.scores.to_frame()["instance"]) == set(context.instances.ids[rows].tolist())
     assert set(second.scores.to_frame()["explainer"]) == {"random", "lr"}
-    assert part.ledger.n_evaluations[LedgerKey("search", "lr", Access.LABEL)] > 0
+    assert repeated.context.ledger.n_evaluations[LedgerKey("search", "lr", Access.LABEL)] > 0

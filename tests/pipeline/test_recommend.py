@@ -1,8 +1,10 @@
-"""Judges beside a run: folders of their own, found again, and the recommendation that rests on them."""
+"""The answer of a run, and judges beside it in folders of their own."""
 
+import html
 import json
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -14,6 +16,7 @@ from cfeval_cli.pipeline.recommend import plan_judge
 from cfeval_cli.report.page.build import Report
 from cfeval_cli.results import read as folders
 from cfeval_cli.results.folder import RunFolder
+from cfeval_cli.results.read import read_recommendation
 from tests import inside
 from tests.conftest import SMALL_RUN
 
@@ -42,25 +45,50 @@ def test_a_judge_has_a_folder_of_its_own_with_the_same_instances_and_explainers(
     assert "tables.md" in package_values["files"] and "recommendation.json" in own_values["files"]
 
 
-def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(run):
-    result = json.loads((run / "recommendation.json").read_text())["questions"]
-    assert {name: component["believed"] for name, component in result.items()} == {
-        "contribution": "reference",
-        "change": "reference",
-    }
-    for component in result.values():
-        assert [judge["judge"] for judge in component["judges"]] == ["tree"] and component["judges"][0]["fidelity"][
-            "test"
-        ] > 0.5
-        assert set(component["reference"]["values"]) == {"omission", "lime"}
-    metrics = pd.read_csv(run / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
-    for question, truth in (("contribution", "shapley"), ("change", "contrast")):
-        for name, value in result[question]["reference"]["values"].items():
-            assert value == pytest.approx(metrics["recall", truth, name])
-    first = (run / "tables.md").read_text().splitlines()[0]
-    assert first == "**Which explainer to use on this model**"
-    report = Report(folders.read_results(run))
-    assert len(report.recommendation.headlines) == 2 and "What contributed?" in report.render_page({}, [])
+def test_answer_follows_from_the_explanations_and_the_reference_attributions(run):
+    recommendation = read_recommendation(run)
+    truth = pd.read_parquet(run / "truth.parquet")
+    explanations = pd.read_parquet(run / "explanations.parquet").set_index(["explainer", "instance"])["features"]
+    for question, name in (("contribution", "shapley"), ("change", "contrast")):
+        answer = recommendation.answers[question]
+        rows = truth[truth["truth"] == name].dropna().set_index("instance")
+        importance = np.stack(rows["importance"].to_list())
+        assert answer.truth == name and answer.n_instances == len(rows) == 30
+        for score in answer.scores:
+            shares = []
+            for instance, values in zip(rows.index, importance, strict=True):
+                selected = list(explanations[score.explainer, instance])[: recommendation.k]
+                is_best = values == values.max()
+                shares.append(is_best[selected].sum() / is_best.sum())
+            assert score.recall[0] == pytest.approx(np.mean(shares)), (question, score.explainer)
+
+
+def test_judges_and_metrics_are_checks_of_the_answer(run):
+    for answer in read_recommendation(run).answers.values():
+        sources = {check.source: check for check in answer.checks}
+        assert set(sources) == {"metric", "judge"} and sources["judge"].name == "tree"
+        assert sources["judge"].fidelity > 0.5
+        for check in answer.checks:
+            assert check.agrees == bool(set(check.first) & set(answer.confidence_set))
+
+
+def test_answer_leads_tables_page_and_log(run):
+    results = folders.read_results(run)
+    report = Report(results)
+    assert (run / "tables.md").read_text().startswith("**Contribution: agreement with the reference attributions**")
+    page = html.unescape(report.render_page({}, []))
+    assert all(headline in page for headline in report.recommendation.headlines)
+    assert report.headlines[0].startswith("Contribution: ") and report.headlines[1].startswith("Change: ")
+
+
+def test_answer_is_announced_before_the_search(toy, tmp_path, caplog):
+    plan = inside.make_plan(*toy.arguments[2:], *SMALL_RUN, *CHOSEN[:-3], "n_explain=10", folder=toy.folder / "conf")
+    folder = RunFolder(tmp_path, ["cfeval", "run"])
+    with caplog.at_level("INFO"), folder.open():
+        run_experiment(plan, folder, Progress())
+    lines = [record.getMessage() for record in caplog.records]
+    first_search = next(i for i, line in enumerate(lines) if line.startswith("search"))
+    assert [line.partition(":")[0] for line in lines[:first_search]][-2:] == ["Contribution", "Change"]
 
 
 def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_not_computed_again(

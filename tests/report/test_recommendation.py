@@ -1,109 +1,125 @@
-"""The recommendation in words: what is said of each kind of answer."""
+"""The recommendation in words: every kind of answer is one plain sentence, with its evidence behind it."""
 
-import copy
-from pathlib import Path
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
 
-from cfeval_cli.errors import UserError
-from cfeval_cli.report.recommendation import write_recommendation
-from cfeval_cli.results.recommendation import parse_recommendation
+from cfeval_cli.report.recommendation import describe_recommendation, write_recommendation
+from cfeval_cli.report.render.markdown import render_markdown
+from tests.recommendations import ANSWER, FACTS, SCORES, make_alternative, make_recommendation
 from tests.records import make_metric, make_record
 
-DUELS = {"lime": {"difference": 0.02, "low": -0.1, "high": 0.2, "p": 0.61},
-         "anchor": {"difference": 0.4, "low": 0.3, "high": 0.5, "p": 0.0004}}  # fmt: skip
-CONTEST = {
-    "metric": "recall", "variant": "shapley", "instances": 100, "tied": ["shap", "lime"], "decides": True,
-    "values": {"shap": 0.9, "lime": 0.88, "anchor": 0.5}, "needed": 30, "left_out": [], "duels": DUELS,
-}  # fmt: skip
-ANSWER = {
-    "explainer": "lime", "cheapest": "lime", "believed": "reference", "truth": "shapley", "because": "it is so",
-    "reference": CONTEST, "rule": None, "judges": [], "contradictions": [],
-}  # fmt: skip
-FACTS = {"model_rows": 1000.0, "coverage": 1.0, "stability": None}
-TOLD = {
-    "questions": {"contribution": ANSWER, "change": ANSWER}, "rule": {"source": "a guess", "believed": {}},
-    "explainers": {"shap": FACTS, "lime": FACTS | {"model_rows": 200.0}, "anchor": FACTS},
-    "disagree": [{"instance": 7, "apart": 1.0, "named": {"shap": [0], "lime": [1], "anchor": []}}],
-}  # fmt: skip
-RECORD = make_record(
-    explainers={"shap": "SHAP", "lime": "LIME", "anchor": "Anchor"},
-    truths={"shapley": {"method": "sampled, 9 rows", "instances": 100, "error": 0.004, "largest_error": 0.01}},
-    metrics={"aopc": make_metric("AOPC", block="erasure", details=[])},
+RECORD = make_record(metrics={"aopc": make_metric("AOPC")})
+EVIDENCE = "it selects the reference top feature for 70 % of 40 instances, 95 % CI [57, 83]; Omission 57 %, LIME 30 %"
+
+
+def describe(recommendation):
+    return describe_recommendation(recommendation, RECORD, ["age", "sex"])
+
+
+def get_headline(**changes):
+    return describe(make_recommendation(**changes)).headlines[0]
+
+
+def test_inconclusive_answer_names_the_best_first():
+    assert get_headline() == f"Contribution: inconclusive between SHAP and Omission; SHAP scored highest ({EVIDENCE})."
+
+
+def test_conclusive_answer_says_which_explainer_to_use():
+    assert get_headline(confidence_set=["shap"]) == f"Contribution: use SHAP ({EVIDENCE})."
+
+
+def test_wording_depends_on_the_confidence_set_alone():
+    shorter = [score for score in SCORES if score.explainer != "lime"]
+    assert get_headline(scores=shorter).startswith("Contribution: inconclusive between SHAP and Omission; SHAP scored")
+
+
+def test_several_features_are_a_share_of_the_top_k():
+    headline = get_headline(k=3, confidence_set=["shap"])
+    assert "it selects 80 % of the reference top 3 features, 40 instances, 95 % CI [57, 83]; Omission 65 %" in headline
+
+
+def test_missing_reference_is_not_computed():
+    assert describe(make_recommendation()).headlines[1] == (
+        "Change: not computed, because truth.contrast needs probabilities, which this model does not return."
+    )
+
+
+def test_few_instances_are_inconclusive():
+    headline = get_headline(n_instances=20)
+    assert headline.startswith(
+        "Contribution: inconclusive, because 20 instances are too few (at least 30); SHAP scored"
+    )
+
+
+def test_single_explainer_is_scored_without_a_choice():
+    assert "SHAP is the only explainer that is not a control" in get_headline(
+        scores=[SCORES[0], SCORES[3]], confidence_set=["shap"]
+    )
+
+
+def test_circular_best_is_stated_with_the_best_other_explainer():
+    scores = [dataclasses.replace(SCORES[0], is_circular=True), *SCORES[1:]]
+    details = describe(make_recommendation(scores=scores)).answers["contribution"].details
+    assert details[0] == (
+        "SHAP estimates the reference attributions themselves. Of the others, Omission scored highest (57 %)."
+    )
+
+
+def test_unstable_best_is_pointed_out():
+    scores = [SCORES[2], *SCORES[:2]]
+    details = describe(make_recommendation(scores=scores, confidence_set=["lime"])).answers["contribution"].details
+    assert details[0] == "LIME is unstable: under another explainer seed only 60 % of its top 1 features are the same."
+
+
+@pytest.mark.parametrize(
+    ("alternative", "expected"),
+    [
+        (
+            make_alternative(is_non_inferior=True),
+            "Omission is non-inferior (margin: 5 percentage points) and uses 3.6 % of the model evaluations of SHAP.",
+        ),
+        (
+            make_alternative(is_non_inferior=False, n_required=400),
+            "Omission uses 3.6 % of the model evaluations of SHAP, but is not shown to be non-inferior (margin: 5 "
+            "percentage points); about 400 instances would show it.",
+        ),
+    ],
 )
+def test_cheaper_explainer_is_an_alternative_only_if_it_is_non_inferior(alternative, expected):
+    details = describe(make_recommendation(alternative=alternative)).answers["contribution"].details
+    assert expected in details
 
 
-def said(**changes):
-    told = copy.deepcopy(TOLD)
-    told["questions"]["contribution"] |= changes
-    folder = SimpleNamespace(
-        recommendation_record=parse_recommendation(told),
-        record=RECORD,
-        data=SimpleNamespace(feature_names=["age", "sex"]),
-    )
-    return write_recommendation(folder)
+def test_required_sample_size_follows_an_inconclusive_answer():
+    details = describe(make_recommendation()).answers["contribution"].details
+    assert details == ["About 150 instances would separate SHAP and Omission."]
 
 
-def test_cheapest_of_the_explainers_not_significantly_worse_is_recommended():
-    found = said()
-    assert found.headlines[0] == (
-        "What contributed? Use LIME. SHAP scores highest; LIME is not significantly different (p = 0.610, "
-        "Holm-adjusted). LIME uses 20.0% of the model evaluations of SHAP. SHAP is significantly better than Anchor "
-        "(p < 0.001, Holm-adjusted)."
-    )
-    told = " ".join(found.points)
-    assert "shapley (sampled, 9 rows, mean standard error 0.0040) on 100 instances: SHAP 0.900" in told
-    assert "Closest to the best, SHAP: LIME, 0.020 [-0.100, 0.200] lower." in told
-    assert (
-        "instances 7 (SHAP: age, LIME: sex, Anchor: nothing)" in told
-        and "Source of the metric-based ranking: a guess." in told
-    )
-    bold = [cell.text for row in found.table.rows for cell in row.cells if cell.bold]
-    assert bold == ["0.8800", "0.8800"] and found.table.title == "Which explainer to use on this model"
+def test_checks_do_not_replace_the_answer():
+    answer = describe(make_recommendation()).answers["contribution"]
+    assert answer.checks[0] == "Metric AOPC (marginal) disagrees: it ranks LIME first."
+    assert "indirectly" in answer.checks[1] and answer.headline.startswith("Contribution: inconclusive between SHAP")
 
 
-def test_contradiction_comes_first():
-    rule = CONTEST | {"metric": "aopc", "variant": "marginal", "tied": ["anchor"]}
-    fidelity = {"test": 0.95, "low": 0.9, "high": 0.99, "rows": 100}
-    judge = {"judge": "tree", "fidelity": fidelity, "picked": "anchor", "best": "shap", "regret": 0.3}
-    found = said(rule=rule, contradictions=["reference", "judges"], judges=[judge | {"holds": False, "p": 0.01}])
-    assert found.headlines[0].startswith(
-        "What contributed? Contradiction: the reference attributions of this model rank SHAP first, the metric-based "
-        "ranking Anchor; 1 of 1 judges on these data (tree) contradict the metric-based ranking. Use LIME."
-    )
-    judges = "the metric-based ranking holds on 0 of 1: tree (0.300 below the best, significant, fidelity 95.0%)"
-    assert judges in " ".join(found.points)
+def test_tables_have_every_score_difference_and_group():
+    text = describe(make_recommendation())
+    scores, mass, differences, groups = map(render_markdown, text.tables)
+    assert "recall@1" in scores and "recall@5" in scores and "**70% \\[57%, 83%\\]**" in scores
+    assert "Random" in scores and "mass@5" in mass and "| SHAP | **80%** | 82% |" in mass
+    assert "SHAP − Omission" in differences and "≤ 0.0001" in differences and "0.300" in differences
+    assert "predicted = yes" in groups and "| 12 |" in groups
+    assert text.notes == ["The explainers differ most on instance 3 (SHAP: age; LIME: sex)."]
 
 
-def test_tie_is_reported_with_required_sample_size():
-    open_one = CONTEST | {"tied": ["shap", "lime", "anchor"], "decides": False, "needed": 4321}
-    assert said(explainer=None, reference=open_one).headlines[0] == (
-        "What contributed? SHAP, LIME and Anchor are not significantly different on 100 instances; about 4,321 would "
-        "separate the best from another. LIME uses the fewest model evaluations."
-    )
-    unknown = said(explainer=None, reference=open_one | {"needed": None}).headlines[0]
-    assert "not significantly different on 100 instances. LIME uses" in unknown
-    equal = open_one | {"needed": None, "values": dict.fromkeys(open_one["values"], 0.5)}
-    assert (
-        said(explainer=None, reference=equal)
-        .headlines[0]
-        .startswith("What contributed? SHAP, LIME and Anchor have the same value on 100 instances. LIME uses")
-    )
-    none = said(explainer=None, cheapest=None, believed=None, reference=None, because="there is one explainer")
-    assert none.headlines[0] == "What contributed? Inconclusive: there is one explainer."
+def test_unknown_cost_is_a_dash_with_a_reason():
+    facts = FACTS | {"shap": dataclasses.replace(FACTS["shap"], evaluations=None)}
+    recommendation = dataclasses.replace(make_recommendation(), explainers=facts)
+    row = next(line for line in render_markdown(describe(recommendation).tables[0]).splitlines() if "SHAP" in line)
+    assert row.count("–") == 1
 
 
-def test_damaged_file_is_named_and_missing_file_gives_none():
-    with pytest.raises(ValueError, match=r"recommendation\.json: questions must be a mapping, not 3"):
-        parse_recommendation(TOLD | {"questions": 3})
-    folder = SimpleNamespace(
-        recommendation_record=parse_recommendation(TOLD),
-        record=RECORD,
-        data=SimpleNamespace(feature_names=[]),
-        folder=Path("x"),
-    )
-    with pytest.raises(UserError, match=r"recommendation\.json is damaged"):
-        write_recommendation(folder)  # features that the data do not have
-    folder.recommendation_record = None
-    assert write_recommendation(folder) is None
+def test_run_without_a_recommendation_has_no_text():
+    assert write_recommendation(SimpleNamespace(recommendation=None)) is None
+    assert ANSWER.best == "shap"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -45,22 +45,15 @@ class Report:
     @cached_property
     def tables(self) -> list[Table]:
         """All tables but that of costs, which differ between runs of the same inputs."""
-        advice = [] if self.recommendation is None else [self.recommendation.table]
+        advice = [] if self.recommendation is None else self.recommendation.tables
         return [*advice, *self._result_tables]
 
     @cached_property
     def _result_tables(self) -> list[Table]:
         return build_tables(self.results.findings, self.results.record)
 
-    @property
-    def _page_tables(self) -> list[Table]:
-        """The same tables for the page, which has the sentences of the recommendation in a section of their own."""
-        if self.recommendation is None:
-            return self.tables
-        return [replace(self.tables[0], notes=()), *self.tables[1:]]
-
     @cached_property
-    def recommendation(self) -> recommendation.Recommendation | None:
+    def recommendation(self) -> recommendation.RecommendationText | None:
         """Which explainer to use on the model."""
         return recommendation.write_recommendation(self.results)
 
@@ -72,8 +65,8 @@ class Report:
     @property
     def headlines(self) -> list[str]:
         """The recommendation and the verdict, a sentence or two a line."""
-        advice = [] if self.recommendation is None else self.recommendation.headlines
-        return [*(f"Recommendation: {line}" for line in advice), f"Verdict: {self.verdict.headline}."]
+        advice = [] if self.recommendation is None else self.recommendation.paragraphs
+        return [*advice, f"Verdict: {self.verdict.headline}."]
 
     @cached_property
     def brief(self) -> Table:
@@ -115,7 +108,7 @@ class Report:
         ]  # fmt: skip
         return render_page(
             "run.html",
-            [*self._page_tables, build_costs(results.costs, record), *build_stages(record)],
+            [*self.tables, build_costs(results.costs, record), *build_stages(record)],
             glossary.list_terms(record),
             title=_write_title(record, is_recommended=self.recommendation is not None),
             facts=facts,

@@ -10,9 +10,9 @@ from cfeval_cli.study.atlas.summary import AtlasSummary
 
 
 def write_rule(summary: AtlasSummary) -> str:
-    """Write rule.json: for each question the metrics with a significantly positive mean τ, the highest first."""
+    """Write preferred_metrics.json: the metrics of each question with a significantly positive τ, the highest first."""
     summaries = {question.question: question for question in summary.questions}
-    believed = {}
+    preferred = {}
     for name in QUESTIONS:
         question = summaries.get(name)
         if question is None or not question.is_conclusive:
@@ -21,10 +21,10 @@ def write_rule(summary: AtlasSummary) -> str:
                 "judges or seeds."
             )
         metrics = [metric.pair[0] for metric in question.compared if metric.tau.has_interval and metric.tau.low > 0]
-        believed[name] = list(dict.fromkeys(metrics))
+        preferred[name] = list(dict.fromkeys(metrics))
     about = summary.atlas.description
     source = (
         f"the atlas: {about.runs} runs on {len(about.data)} data sets with {len(about.judges)} judges, "
         f"cfeval {', '.join(about.cfeval)}, rows {about.sha256[:12]}"
     )
-    return json.dumps({"source": source, "believed": believed}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"source": source, "metrics": preferred}, indent=1, ensure_ascii=False) + "\n"

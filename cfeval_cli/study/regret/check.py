@@ -12,7 +12,7 @@ from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.recommendation import PreferredMetrics
+from cfeval_cli.statistics.metric_ranking import PreferredMetrics
 from cfeval_cli.study.regret import tables
 from cfeval_cli.study.regret.regret import ExplainerChoice, compute_regrets, list_choices, summarise_regrets
 from cfeval_cli.study.run_folders import find_run_folders, read_columns, report_damage, write_texts
@@ -50,7 +50,7 @@ def compare_strategies(folders: Sequence[Path], into: Path) -> StrategyCompariso
         arbitrary |= record.arbitrary_removals
     if not choices:
         raise UserError("no folder has a complete run of a model with known ground truth. See docs/judges.md.")
-    regrets = compute_regrets(choices, PreferredMetrics.shipped(), arbitrary)
+    regrets = compute_regrets(choices, PreferredMetrics.load(), arbitrary)
     summary = summarise_regrets(regrets)
     built = tables.build_tables(regrets, summary)
     make_folder(into)

@@ -14,8 +14,9 @@ import pandas as pd
 
 from cfeval_cli.core import Bools, Floats
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.statistics.metric_ranking import PreferredMetrics
 from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
-from cfeval_cli.statistics.recommendation import QUESTIONS, PreferredMetrics
+from cfeval_cli.statistics.recommendation import QUESTIONS
 from cfeval_cli.statistics.student_t import compute_t_interval
 from cfeval_cli.study.definitions import load_definitions
 
@@ -151,7 +152,7 @@ def compute_regrets(
         # every strategy may use the same metrics: none of a variant that the metric-based ranking may not use
         is_allowed = np.array([row[1] not in arbitrary for row in choice.rows])
         known_taus = np.where(is_allowed, taus[:, [places[row] for row in choice.rows]], np.nan)
-        ranked = (choice.find_row(metric, arbitrary) for metric in preferred.believed[setup.question])
+        ranked = (choice.find_row(metric, arbitrary) for metric in preferred.metrics[setup.question])
         selected: dict[str, int | None] = {
             "rule": next((row for row in ranked if row is not None), None),
             "same data": _select_metric(known_taus[has_task[setup.task] & is_same_split & (judges != setup.judge)]),

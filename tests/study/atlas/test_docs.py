@@ -1,4 +1,4 @@
-"""docs/atlas.md, its figures and rule.json follow from the committed rows.
+"""docs/atlas.md, its figures and preferred_metrics.json follow from the committed rows.
 
 `python -m tests.study.atlas.test_docs` rewrites them from docs/atlas/atlas.parquet.
 """
@@ -88,7 +88,7 @@ def test_numbers_outside_generated_sections_are_those_of_definitions():
 
 
 def test_metric_based_ranking_follows_from_rows(summary):
-    shipped = resources.files("cfeval_cli.statistics").joinpath("rule.json").read_text(encoding="utf-8")
+    shipped = resources.files("cfeval_cli.statistics").joinpath("preferred_metrics.json").read_text(encoding="utf-8")
     assert shipped == write_rule(summary)
     assert json.loads(shipped)["source"].startswith("the atlas: ")
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from cfeval_cli.statistics.recommendation import PreferredMetrics
+from cfeval_cli.statistics.metric_ranking import PreferredMetrics
 from cfeval_cli.study.regret.regret import (
     STRATEGIES,
     ExplainerChoice,
