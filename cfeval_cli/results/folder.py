@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from cfeval_cli.cache.run import PROGRESS_FILE, RunCache
 from cfeval_cli.core import (

@@ -20,14 +20,14 @@ from cfeval_cli.results.read import read_recommendation
 from tests import inside
 from tests.conftest import SMALL_RUN
 
-CHOSEN = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
+ARGUMENTS = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
           "explainer.lime.n_samples=50", "truth.shapley.budget=60", "judge=[tree]", "judge.tree.distill=true",
           "metric=[comprehensiveness,validity_soft,recall]")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def run(toy, make_run):
-    return make_run(toy, *CHOSEN, "n_explain=30")
+    return make_run(toy, *ARGUMENTS, "n_explain=30")
 
 
 def test_a_judge_has_a_folder_of_its_own_with_the_same_instances_and_explainers(run):
@@ -82,7 +82,7 @@ def test_answer_leads_tables_page_and_log(run):
 
 
 def test_answer_is_announced_before_the_search(toy, tmp_path, caplog):
-    plan = inside.make_plan(*toy.arguments[2:], *SMALL_RUN, *CHOSEN[:-3], "n_explain=10", folder=toy.folder / "conf")
+    plan = inside.make_plan(*toy.arguments[2:], *SMALL_RUN, *ARGUMENTS[:-3], "n_explain=10", folder=toy.folder / "conf")
     folder = RunFolder(tmp_path, ["cfeval", "run"])
     with caplog.at_level("INFO"), folder.open():
         run_experiment(plan, folder, Progress())
@@ -94,7 +94,7 @@ def test_answer_is_announced_before_the_search(toy, tmp_path, caplog):
 def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_not_computed_again(
     toy, tmp_path, monkeypatch
 ):
-    overrides = [*toy.arguments[2:], *SMALL_RUN, *CHOSEN, "n_explain=10", "resamples=0"]
+    overrides = [*toy.arguments[2:], *SMALL_RUN, *ARGUMENTS, "n_explain=10", "resamples=0"]
     plan = inside.make_plan(*overrides, folder=toy.folder / "conf")
     received = []
     train = pipeline.train_model
@@ -102,20 +102,20 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
         pipeline, "train_model", lambda plan, *remainder: received.append(plan.model) or train(plan, *remainder)
     )
 
-    def again():
+    def compute():
         folder = RunFolder(tmp_path, ["cfeval", "run"])
         with folder.open():
             assert run_experiment(plan, folder, Progress())
         names = ("recommendation.json", "metrics.csv", "scores.parquet", "judges/tree/metrics.csv")
         return {name: (tmp_path / name).read_bytes() for name in names}
 
-    first = again()
+    first = compute()
     assert received == [plan.model, plan.judges["tree"].make_trainable(plan.model)]
     record = json.loads((tmp_path / "run.json").read_text())
     record["status"] = "stopped"
     (tmp_path / "run.json").write_text(json.dumps(record))
     received.clear()
-    assert again() == first
+    assert compute() == first
     assert received == [plan.model]  # the judge's folder is complete
 
 
