@@ -86,10 +86,10 @@ def _create_sample(
 ) -> ReferenceSample:
     """Return the reference attributions with the rankings of the explainers; classes have the weights of all data."""
     n_features = context.dataset.n_features
-    classes = context.rows.labels[positions]
+    classes = context.rows.predicted_classes[positions]
     in_sample, in_all = (
         np.bincount(labels, minlength=len(context.dataset.classes), weights=weights)
-        for labels, weights in ((classes, None), (context.rows.labels, context.weights))
+        for labels, weights in ((classes, None), (context.rows.predicted_classes, context.weights))
     )
     weights = (in_all / np.maximum(in_sample, 1.0))[classes]
     return ReferenceSample(
@@ -105,7 +105,7 @@ def describe_column(context: RunContext, column: str, positions: Ints) -> list[s
     """Return the predicted class, or the value of a feature, of some instances; numbers by quarters of training."""
     dataset = context.dataset
     if column == "predicted":
-        return [dataset.classes[label] for label in context.rows.labels[positions]]
+        return [dataset.classes[label] for label in context.rows.predicted_classes[positions]]
     index = next(j for j, feature in enumerate(dataset.features) if feature.name == column)
     feature, codes = dataset.features[index], context.rows.codes[positions, index]
     if feature.numbers is None:

@@ -58,6 +58,8 @@ class SettingsEntry(Entry):
     support: str = "common"
     resamples: Count | Literal["auto"] = 0
     confidence: Share = 0.95
+    margin: Share = 0.05
+    by: list[str] = []
     figures: list[FigureFormat] = []
     tables: TablesEntry = TablesEntry()
     timeout_per_instance: Number | None = None

@@ -127,7 +127,7 @@ def test_runs_are_added_to_an_atlas(monkeypatch, tmp_path, judged_run, capsys):
 def test_metric_ranking_is_printed(monkeypatch, tmp_path, capsys):
     store.write_atlas(make_atlas(0.02), tmp_path / "known.parquet")
     call_atlas("rule", tmp_path / "known.parquet")
-    assert json.loads(capsys.readouterr().out)["believed"]["change"][0] == "validity_soft"
+    assert json.loads(capsys.readouterr().out)["metrics"]["change"][0] == "validity_soft"
 
 
 @pytest.mark.parametrize(

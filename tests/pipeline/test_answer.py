@@ -31,7 +31,7 @@ def test_truth_of_a_question_is_the_first_that_is_identifiable():
 def test_scores_are_broken_down_by_predicted_class_category_and_quarter(context):
     dataset, positions = context.dataset, np.arange(len(context.rows))
     classes = describe_column(context, "predicted", positions)
-    assert classes == [dataset.classes[label] for label in context.rows.labels]
+    assert classes == [dataset.classes[label] for label in context.rows.predicted_classes]
     first, second = sorted(range(2), key=lambda j: dataset.features[j].kind)
     category, number = dataset.features[first], dataset.features[second]
     assert (category.kind, number.kind) == ("category", "number")

@@ -55,8 +55,10 @@ def test_confidence_set_equals_the_algorithm_written_out(seed):
     if seed % 4 == 0:
         scores[:, 1] = scores[:, 0]
     paired = PairedMeans.compute(scores, seed)
-    few = PairedMeans(len(scores), paired.means, paired.resampled[:300])
-    assert few.find_confidence_set().tolist() == compute_confidence_set(len(scores), few.means, few.resampled, 0.05)
+    subset = PairedMeans(len(scores), paired.means, paired.resampled[:300])
+    assert subset.find_confidence_set().tolist() == compute_confidence_set(
+        len(scores), subset.means, subset.resampled, 0.05
+    )
 
 
 @given(st.integers(0, 10_000))

@@ -108,7 +108,7 @@ def test_insufficient_evidence_is_inconclusive():
 def test_rule_lists_best_metric_first_and_its_source():
     atlas = make_atlas(0.02)
     rule = json.loads(write_rule(AtlasSummary(atlas)))
-    assert rule["believed"] == {  # in the order of the means in METRICS
+    assert rule["metrics"] == {  # in the order of the means in METRICS
         "contribution": ["comprehensiveness", "aopc", "sufficiency", "dfr", "naopc"],
         "change": ["validity_soft", "c_soft", "validity", "c", "aopc", "comprehensiveness", "sufficiency"],
     }
@@ -119,7 +119,7 @@ def test_rule_omits_metrics_not_significantly_better_than_chance():
     summary = AtlasSummary(make_atlas(0.7, seeds=(0,)))
     (validity,) = (metric for metric in summary.get_question("change").tied if metric.pair[0] == "validity")
     assert validity.tau.mean > 0 > validity.tau.low
-    assert json.loads(write_rule(summary))["believed"] == {
+    assert json.loads(write_rule(summary))["metrics"] == {
         "contribution": ["comprehensiveness", "aopc", "sufficiency", "dfr"],
         "change": ["validity_soft", "c_soft"],
     }
