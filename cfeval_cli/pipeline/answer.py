@@ -137,7 +137,7 @@ def _collect_facts(
         facts[name] = ExplainerFacts(
             title=plan.explainer_titles[name],
             is_control=explainer.is_control or not isnan(explainer.quality_level),
-            evaluations=result.cost.rows / size if explainer.has_known_cost else None,
+            evaluations=result.cost.n_evaluations / size if explainer.has_known_cost else None,
             stability=overlap.get(name),
             coverage=float((top >= 0).all(axis=1).mean()),
         )

@@ -62,15 +62,17 @@ class RecommendationText:
 
 
 def write_recommendation(results: StoredRun) -> RecommendationText | None:
-    """Write the recommendation of a run; None if it has none."""
+    """Write the recommendation of a run; None if no question has an answer."""
     recommendation = results.recommendation
-    if recommendation is None:
+    if recommendation is None or not recommendation.is_computed:
         return None
     return describe_recommendation(recommendation, results.record, results.data.feature_names)
 
 
 def write_paragraphs(recommendation: Recommendation) -> list[str]:
-    """Write the answers without their checks, which need the whole run."""
+    """Write the answers without their checks, which need the whole run; nothing if no question has an answer."""
+    if not recommendation.is_computed:
+        return []
     writer = _Writer(recommendation)
     texts = [writer.write_answer(question) for question in recommendation.answers]
     return [" ".join([text.headline, *text.details]) for text in texts]

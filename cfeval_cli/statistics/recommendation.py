@@ -150,6 +150,11 @@ class Recommendation:
     answers: Mapping[Question, Answer]
     disagreements: Sequence[Disagreement] = ()
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether any question has reference attributions."""
+        return any(answer.truth is not None for answer in self.answers.values())
+
     def check(self) -> None:
         """Raise a ValueError if the entries do not fit together."""
         for question, answer in self.answers.items():

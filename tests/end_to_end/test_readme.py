@@ -88,10 +88,10 @@ def load_excerpt(name):
 def test_the_shown_recommendation_follows_from_the_stored_results():
     expected = load_excerpt("pima.json")
     advice = parse_recommendation(expected["recommendation"])
-    description = recommendation.describe_recommendation(
-        advice, make_record(**expected["record"]), expected["features"]
-    )
-    assert read_block("cfeval run dataset=pima")[1] == lines_of(f"Recommendation: {description.headlines[0]}")
+    record = make_record(**expected["record"])
+    description = recommendation.describe_recommendation(advice, record, expected["features"])
+    paragraphs = "".join(map(lines_of, description.paragraphs))
+    assert read_block("cfeval run dataset=pima")[1] == paragraphs
 
 
 @pytest.fixture(scope="module")

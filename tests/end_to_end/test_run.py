@@ -34,7 +34,7 @@ RESULTS = {"bounds.csv", "bounds_truth.csv", "correlations.csv", "costs.csv", "c
            "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
            "metric_agreement.csv",
            "metrics.csv", "model.npz", "explainer_stability.csv", "explainer_stability_metrics.csv",
-           "run.json", "run.log", "scores.parquet",
+           "recommendation.json", "run.json", "run.log", "scores.parquet",
            "tables.md", "tables.tex", "tau_resamples.parquet", "training.parquet", "truth.parquet"}  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def test_the_printed_table_equals_the_stored_table(toy, tmp_path):
     # without a terminal: plain lines, the answer first, and in the end where the files are
     assert "explain: random: 20 to do" in done.stderr and "train: done in" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
-    assert done.stdout.startswith("Verdict: ") and "τ contribution" in done.stdout
+    assert done.stdout.startswith("Contribution: ") and "\nVerdict: " in done.stdout and "τ contribution" in done.stdout
     note = "Contains training data (training.parquet). training=0 leaves it out."
     assert done.stdout.endswith(f"Results: {folder}\n{note}\n")
     for text in ((folder / "tables.md").read_text(), (folder / "tables.tex").read_text()):
