@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.report.build_scores import compute_mean_ranks
+from cfeval_cli.report.instance_verdict import write_instance_verdict
 from cfeval_cli.report.notes import describe_controls
 from cfeval_cli.report.numbers import P_VALUE
 from cfeval_cli.report.titles import (
@@ -171,9 +172,16 @@ def write_verdict(findings: Findings, record: RunRecord) -> Verdict:
     verdict = _write_verdict(findings, record)
     count = record.instances
     if count >= MIN_INSTANCES:
-        return verdict
+        return _add_instance_verdict(verdict, write_instance_verdict(findings, record))
     few = "1 instance is" if count == 1 else f"{count} instances are"
     return Verdict(f"Inconclusive: {few} too few to compare explainers or metrics", False, verdict.points)
+
+
+def _add_instance_verdict(verdict: Verdict, sentences: Sequence[str]) -> Verdict:
+    """Return a verdict that begins with the agreement within instances; few explainers allow few rankings."""
+    if not sentences:
+        return verdict
+    return Verdict(". ".join(sentences), verdict.is_significant, [f"{verdict.headline}.", *verdict.points])
 
 
 def _write_verdict(findings: Findings, record: RunRecord) -> Verdict:

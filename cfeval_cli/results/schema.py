@@ -269,6 +269,7 @@ _TABLES = (
         number("tau_low", "lower end of its interval"),
         number("tau_high", "upper end of it"),
         integer("ordered", "instances in which at least two explainers have different true scores"),
+        integer("pairs", "pairs of explainers of one instance with different true scores"),
         number("d", "(concordant − discordant) / all pairs of explainers of one instance with different true scores"),
         number("d_low", "lower end of its interval"),
         number("d_high", "upper end of it"),

@@ -25,7 +25,7 @@ from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
 _KEYS = ("metric", "variant", "better", "truth", "agreement", "subset")
-_VALUE_COLUMNS = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
+_VALUE_COLUMNS = ("instances", "tau", "tau_low", "tau_high", "ordered", "pairs", "d", "d_low", "d_high")
 COLUMNS = [*_KEYS, *_VALUE_COLUMNS]
 
 _COUNTS = ("gain", "pairs", "ordered")
@@ -124,6 +124,14 @@ class _PairCounts:
         ]
         return np.asarray(np.sum(counts, axis=1).T)
 
+    def count_ordered_pairs(self) -> Ints:
+        """Return the number of pairs (J, T) that the truth does not tie, of all instances."""
+        counts = [
+            [self.counts["ordered", t][slab].sum(axis=0, dtype=np.int64) for slab in self.iterate_slabs()]
+            for t in range(self.n_truths)
+        ]
+        return np.asarray(np.sum(counts, axis=1).T)
+
     def find_identical_truths(self) -> list[int]:
         """Return for each truth the first with the same counts: with k = 1 recall and hit are the same."""
         first: list[int] = []
@@ -161,6 +169,7 @@ class _Agreement:
     intervals: list[tuple[Floats, Floats]]  # of each truth, both ends (2J,)
     n_instances: Ints  # (J, T)
     n_ordered: Ints  # (J, T)
+    n_pairs: Ints  # (J, T) that the truth does not tie
 
     def is_defined(self, j: int, t: int) -> bool:
         """Return whether any instance has two explainers to compare."""
@@ -170,7 +179,7 @@ class _Agreement:
         """Return the values of one metric with one truth."""
         n_metrics, (low, high) = len(self.n_instances), self.intervals[t]
         tau, d = ((self.values[t, i], low[i], high[i]) for i in (j, n_metrics + j))
-        row = (int(self.n_instances[j, t]), *tau, int(self.n_ordered[j, t]), *d)
+        row = (int(self.n_instances[j, t]), *tau, int(self.n_ordered[j, t]), int(self.n_pairs[j, t]), *d)
         return dict(zip(_VALUE_COLUMNS, row, strict=True))
 
 
@@ -197,6 +206,7 @@ def _estimate_agreement(subsets: Sequence[_PairCounts], bootstrap: Bootstrap) ->
                 [intervals[t] for t in truths],
                 n_instances,
                 pairs.count_instances("ordered"),
+                pairs.count_ordered_pairs(),
             )
         )
     return agreements

@@ -23,10 +23,8 @@ def test_tables_equal_the_files(folder):
     assert len(run.correlations) == len(pd.read_csv(folder / "correlations.csv"))
     pd.testing.assert_frame_equal(run.scores, pd.read_parquet(folder / "scores.parquet"))
     assert run.instances["instance"].is_unique and len(run.instances) == run.record.instances == 40
-    assert run.answer.headlines[0].startswith("Contribution: ") and set(run.recommendation.answers) == {
-        "contribution",
-        "change",
-    }
+    assert run.answer is None  # the only truth depends on the parametrisation of the model
+    assert set(run.recommendation.answers) == {"contribution", "change"}
     assert run.report is None and run.verdict and f"40 instances: {folder}" in repr(run)
 
 

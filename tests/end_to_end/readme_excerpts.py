@@ -45,6 +45,7 @@ def extract_adults(folder: Path) -> dict[str, str]:
         "adults.json": to_json({"record": select_entries(record)}),
         "adults_correlations.csv": leading("correlations.csv").to_csv(index=False),
         "adults_differences.csv": differences[differences["same"] & is_without_controls].to_csv(index=False),
+        "adults_instance_agreement.csv": leading("instance_agreement.csv").to_csv(index=False),
         "adults_metrics.csv": metrics.to_csv(index=False),
     }
 

@@ -97,9 +97,9 @@ def test_the_shown_recommendation_follows_from_the_stored_results():
 @pytest.fixture(scope="module")
 def adults_excerpt():
     """Of the differences between metrics only those that are none: with four explainers no other one could count."""
-    names = ("metrics", "correlations", "differences")
+    names = ("metrics", "correlations", "differences", "instance_agreement")
     read = [pd.read_csv(readme_excerpts.PLACE / f"adults_{name}.csv") for name in names]
-    return Findings(*read, pd.DataFrame(), pd.DataFrame()), make_record(**load_excerpt("adults.json")["record"])
+    return Findings(*read, metric_agreement=pd.DataFrame()), make_record(**load_excerpt("adults.json")["record"])
 
 
 def test_the_shown_verdict_follows_from_the_stored_results(adults_excerpt):

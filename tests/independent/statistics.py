@@ -207,7 +207,7 @@ def compute_instance_agreement(tables):
                     line[name] = above.sum() / below.sum()
                 ends = tables.compute_interval(draws, has_pairs.sum() >= MIN_INSTANCES)
                 line[f"{name}_low"], line[f"{name}_high"] = ends[:2]
-            line |= {"instances": has_pairs.sum(), "ordered": (n_ordered > 0).sum()}
+            line |= {"instances": has_pairs.sum(), "ordered": (n_ordered > 0).sum(), "pairs": n_ordered.sum()}
     return results
 
 

@@ -169,6 +169,7 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
             (line,) = lines.to_dict("records")
             assert line["tau"] == pytest.approx(np.nanmean(shares)) and line["instances"] == n_defined
             assert line["ordered"] == sum(n_ordered > 0 for *_, n_ordered in table)
+            assert line["pairs"] == sum(n_ordered for *_, n_ordered in table)
             pooled = sum(o for *_, o in table)
             expected = sum(g for g, *_ in table) / pooled if pooled else np.nan
             assert line["d"] == pytest.approx(expected, nan_ok=True)
