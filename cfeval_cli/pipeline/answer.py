@@ -38,8 +38,10 @@ def answer_questions(
         for name, result in explanations.items()
         if not facts[name].is_control
     }
-    disagreements = find_disagreements(contenders, context.instances.ids, context.dataset.n_features)
     answers = {question: _answer(context, question, estimates, explanations, facts) for question in QUESTIONS}
+    if all(answer.truth is None for answer in answers.values()):
+        return Recommendation(settings.k, settings.margin, settings.confidence, facts, answers)
+    disagreements = find_disagreements(contenders, context.instances.ids, context.dataset.n_features)
     context.scratch.release()
     return Recommendation(settings.k, settings.margin, settings.confidence, facts, answers, disagreements)
 

@@ -19,7 +19,7 @@ N_RESAMPLES = 10_000
 SIGNIFICANCE_LEVEL = 0.05
 POWER = 0.8
 _ROUNDING = 1e-12  # smaller differences come from the order of additions
-_MAX_DRAWS_PER_BLOCK = 1 << 22  # 32 MB
+_MAX_DRAWS_PER_BLOCK = 1 << 17  # the counts of a block stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,10 @@ class PairedMeans:
         Standard errors are estimated, and those of a bootstrap are too small by the factor (n - 1) / n. Without this
         correction, a true best of 8 equal ones is excluded in 12 % of samples of 30 instances, with it in 5 %.
         """
-        from scipy.special import ndtri
-        from scipy.stats import t
+        from scipy.special import ndtri, stdtr
 
         ratios = _divide(np.abs(self.differences), self.standard_errors)[self._first, self._second]
-        tails = t.sf(ratios * self._shrinkage, self.n_instances - 1)
-        return np.asarray(-ndtri(tails))
+        return np.asarray(-ndtri(stdtr(self.n_instances - 1, -ratios * self._shrinkage)))
 
     @property
     def _shrinkage(self) -> float:
@@ -136,10 +134,9 @@ class PairedMeans:
         p = np.ones((size, size))
         counts = n_resamples - np.searchsorted(largest, self._statistics - _ROUNDING, side="left")
         p[self._first, self._second] = p[self._second, self._first] = (1 + counts) / (n_resamples + 1)
-        from scipy.special import ndtr
-        from scipy.stats import t
+        from scipy.special import ndtr, stdtrit
 
-        factor = t.isf(ndtr(-quantile), self.n_instances - 1) / self._shrinkage
+        factor = -stdtrit(self.n_instances - 1, ndtr(-quantile)) / self._shrinkage
         return factor * self.standard_errors, p
 
     def find_non_inferior(self, margin: float, level: float = SIGNIFICANCE_LEVEL) -> Bools:
@@ -194,7 +191,10 @@ def _compute_p(resampled: Floats, statistic: float) -> float:
 
 
 def _draw_counts(strata: Ints, seed: int) -> Iterator[Floats]:
-    """Yield how often each instance is drawn, in blocks (b, n) of resamples; each stratum keeps its size."""
+    """Yield how often each instance is drawn, in blocks (b, n) of resamples; each stratum keeps its size.
+
+    The draws do not depend on the explainers, so that an irrelevant explainer does not change the answer.
+    """
     rng, size = make_stream(seed, "best explainer"), len(strata)
     groups = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
     step = max(1, min(N_RESAMPLES, _MAX_DRAWS_PER_BLOCK // max(1, size)))
@@ -202,6 +202,7 @@ def _draw_counts(strata: Ints, seed: int) -> Iterator[Floats]:
         n_rows = min(step, N_RESAMPLES - start)
         counts = np.zeros((n_rows, size))
         for group in groups:
-            draws = rng.integers(0, len(group), (n_rows, len(group))) + np.arange(n_rows)[:, None] * len(group)
+            draws = rng.integers(0, len(group), (n_rows, len(group)), dtype=np.int32)
+            draws += np.arange(n_rows, dtype=np.int32)[:, None] * len(group)
             counts[:, group] = np.bincount(draws.ravel(), minlength=n_rows * len(group)).reshape(n_rows, -1)
         yield counts

@@ -66,9 +66,7 @@ def compare_explanations(
     """
     lines = []
     for name, repeated in second.items():
-        original = first[name]
-        failed = np.isin(rows, list(original.failures)) | np.isin(np.arange(len(rows)), list(repeated.failures))
-        pair = original.explanation.take(rows[~failed]), repeated.explanation.take(np.flatnonzero(~failed))
+        pair = _select_pair(first[name], repeated, rows)
         lines.append({"explainer": name, "n_requested": len(rows), **_compare_pair(*pair, k, confidence)})
     return pd.DataFrame(lines, columns=COLUMNS)
 
@@ -77,9 +75,19 @@ def compute_mean_overlap(
     first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], rows: Ints, k: int
 ) -> dict[str, float]:
     """Return the mean share of the k features that both explanations of an instance select, where one selects any."""
-    table = compare_explanations(first, second, rows, k, 0.95)
-    defined = table[table["instances"] > 0]
-    return dict(zip(defined["explainer"], defined["overlap"].astype(float), strict=True))
+    overlap = {}
+    for name, repeated in second.items():
+        pair = _select_pair(first[name], repeated, rows)
+        n_common, larger_size, _ = compare_feature_sets(*(explanation.top_k(k) for explanation in pair))
+        if (larger_size > 0).any():
+            overlap[name] = float((n_common[larger_size > 0] / larger_size[larger_size > 0]).mean())
+    return overlap
+
+
+def _select_pair(original: ExplainerResult, repeated: ExplainerResult, rows: Ints) -> tuple[Explanation, Explanation]:
+    """Return both explanations of the instances that were explained with either seed."""
+    failed = np.isin(rows, list(original.failures)) | np.isin(np.arange(len(rows)), list(repeated.failures))
+    return original.explanation.take(rows[~failed]), repeated.explanation.take(np.flatnonzero(~failed))
 
 
 def _compare_pair(first: Explanation, second: Explanation, k: int, confidence: float) -> dict[str, Any]:
