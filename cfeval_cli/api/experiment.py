@@ -30,10 +30,10 @@ def run_experiment(plan: Plan, folder: RunFolder, progress: Progress) -> Report 
             return None
         judges = {name: _run_judge(name, plan, outcome, folder, progress) for name in plan.judges}
         folder.save_recommendation(check_recommendation(outcome, judges))
-    with progress.stage("tables"):
+    with progress.track_stage("tables"):
         report = _add_tables(folder)
     if plan.settings.figures or plan.settings.report:
-        with progress.stage("figures and page"):
+        with progress.track_stage("figures and page"):
             _add_page(folder, plan, report)
     folder.finish()
     return report

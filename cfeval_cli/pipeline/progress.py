@@ -41,7 +41,7 @@ class Progress:
         return Progress(self._live, f"{self._prefix}{name}: ")
 
     @contextmanager
-    def stage(
+    def track_stage(
         self, name: str, total: int | None = None, estimate: TimeEstimate | None = None, *, component: str = ""
     ) -> Iterator[Callable[[int], None]]:
         """Show a stage of `total` items, or its part for one component.

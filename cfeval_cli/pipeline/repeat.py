@@ -35,7 +35,7 @@ def repeat_explanations(context: RunContext, progress: Progress) -> RepeatedSamp
         return None
     seed = draw_seed(make_stream(context.plan.settings.seed, "noise.seed"))
     explanations: dict[str, ExplainerResult] = {}
-    with progress.stage("explainer stability", len(rows) * len(names), estimate_repetition(context)) as advance:
+    with progress.track_stage("explainer stability", len(rows) * len(names), estimate_repetition(context)) as advance:
         for name in names:
             job = create_explanation_job(sample, name, seed)
             explanations[name] = explain_instances(sample, name, explanations, advance, job)

@@ -55,9 +55,9 @@ def assess_robustness(
     context.answer_cache.clear()
     bounds = None
     if context.plan.settings.bounds:
-        with progress.stage("bounds") as advance:
+        with progress.track_stage("bounds") as advance:
             bounds = compute_bounds(context, evaluated.truth, advance)
-    with progress.stage("invariance") as advance:
+    with progress.track_stage("invariance") as advance:
         reparametrised = compute_reparametrised_scores(
             context, evaluated.explanations, evaluated.selected, evaluated.edits, evaluated.scores, advance
         )

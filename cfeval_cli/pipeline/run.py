@@ -51,7 +51,7 @@ def run(
     unless it is given. `announce` is called with the recommendation before counterfactuals are searched.
     """
     settings = plan.settings
-    with progress.stage("data"):
+    with progress.track_stage("data"):
         inputs = hash_inputs(plan)
         if not settings.redo and folder.has_results_of(inputs):
             return None
@@ -61,7 +61,7 @@ def run(
     folder.begin(plan, dataset, inputs)
     cache = folder.open_cache(plan.cache, redo=settings.redo)
 
-    with progress.stage("train"):
+    with progress.track_stage("train"):
         training_data = relabel_by_teacher(plan, dataset, cache, teacher)
         model = train_model(plan, training_data, cache)
         check_model(model, dataset, settings.seed, settings.timeout_model)
@@ -72,19 +72,20 @@ def run(
     context = create_context(plan, dataset, model, cache, folder.scratch)
     folder.save_instances(dataset, context.instances, context.rows, context.probabilities)
 
-    estimates: dict[str, TruthEstimate] = {}
+    truths: dict[str, TruthEstimate] = {}
     for name, truth in plan.truths.items():
-        positions, estimate = select_instances(context, truth), estimate_truth(context, name, seconds_per_row)
-        with progress.stage("truth", len(positions), estimate, component=name) as advance:
-            estimates[name] = compute_truth(context, name, positions, advance)
-    folder.save_truth(context.instances, estimates)
-    importance = {name: estimate.importance for name, estimate in estimates.items()}
+        positions, time_estimate = select_instances(context, truth), estimate_truth(context, name, seconds_per_row)
+        with progress.track_stage("truth", len(positions), time_estimate, component=name) as advance:
+            truths[name] = compute_truth(context, name, positions, advance)
+    folder.save_truth(context.instances, truths)
+    importance = {name: truth_estimate.importance for name, truth_estimate in truths.items()}
 
     explanations: dict[str, ExplainerResult] = {}
     jobs = {name: create_explanation_job(context, name, settings.seed) for name in plan.explainers}
     for name, job in jobs.items():
-        estimate = estimate_explainer(context, name, seconds_per_row)
-        with progress.stage("explain", len(context.instances), estimate, component=name) as advance:
+        time_estimate = estimate_explainer(context, name, seconds_per_row)
+        # Some explainers derive their explanations from those of an earlier one.
+        with progress.track_stage("explain", len(context.instances), time_estimate, component=name) as advance:
             explanations[name] = explain_instances(context, name, explanations, advance, job)
             if (warning := find_reversed_signs(context, name, explanations[name])) is not None:
                 folder.add_warning(warning)
@@ -93,30 +94,32 @@ def run(
     selected = {name: select_top_k(context, name, result) for name, result in explanations.items()}
 
     repeated = repeat_explanations(context, progress)
-    with progress.stage("answer"):
-        recommendation = answer_questions(context, estimates, explanations, repeated)
+    with progress.track_stage("answer"):
+        recommendation = answer_questions(context, truths, explanations, repeated)
     folder.save_recommendation(recommendation)
     announce(recommendation)
 
     edits: dict[str, Edits] = {}
     for name, features in selected.items():
         explained = features[find_instances_with_features(features)]
-        estimate = estimate_search(context, explained, seconds_per_row)
-        with progress.stage("search", len(explained) * len(plan.levels), estimate, component=name) as advance:
+        time_estimate = estimate_search(context, explained, seconds_per_row)
+        with progress.track_stage(
+            "search", len(explained) * len(plan.levels), time_estimate, component=name
+        ) as advance:
             edits[name] = search_explained_instances(context, features, name, advance)
     folder.save_counterfactuals(context.instances, selected, edits)
 
-    with progress.stage("score"):
+    with progress.track_stage("score"):
         scores, summary = compute_scores(context, importance, explanations, selected, edits)
     evaluated = EvaluatedExplanations(importance, explanations, selected, edits, scores)
     robustness = assess_robustness(context, evaluated, repeated, progress)
     if (repetition := robustness.repetition) is not None:
         reseeded = repetition.evaluated
         folder.save_repetition(repetition.instances, reseeded.explanations, reseeded.selected, reseeded.edits)
-    with progress.stage("conclude"):
+    with progress.track_stage("conclude"):
         bootstrap = create_bootstrap(plan, scores, summary)
         findings = draw_conclusions(context, scores, summary, explanations, robustness, bootstrap)
-    with progress.stage("check", len(jobs)) as advance:
+    with progress.track_stage("check", len(jobs)) as advance:
         check_unchanged(context, jobs, explanations, advance)
     folder.save_scores(scores, findings, bootstrap.resamples, context.ledger, progress.seconds)
     return RunOutcome(context, findings, recommendation)

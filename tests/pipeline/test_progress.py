@@ -25,7 +25,7 @@ def clock(monkeypatch):
 @pytest.mark.parametrize(("estimate", "step", "seconds"), [(0, 10, 11.0), (800, 5, 20.0), (0, 1, 12.5)])
 def test_speed_and_remaining_time_are_measured_from_completed_items(clock, caplog, estimate, step, seconds):
     caplog.set_level(logging.INFO, "cfeval")
-    with progress.Progress().stage("explain: x", 1000) as advance:
+    with progress.Progress().track_stage("explain: x", 1000) as advance:
         advance(estimate)
         for _ in range(3):
             clock(seconds)
@@ -39,7 +39,7 @@ def test_speed_and_remaining_time_are_measured_from_completed_items(clock, caplo
 
 def test_a_long_stage_is_announced_before_it_starts_with_the_settings_that_shorten_it(clock, caplog):
     shorten = "explainer.x.n_samples or n_explain"
-    with progress.Progress().stage("explain: x", 1000, progress.TimeEstimate(shorten, 0.5)) as advance:
+    with progress.Progress().track_stage("explain: x", 1000, progress.TimeEstimate(shorten, 0.5)) as advance:
         advance(200)  # known from before
         assert caplog.messages == [f"explain: x: about 400 s in one process. To shorten it, lower {shorten}."]
         clock(5)
@@ -49,7 +49,7 @@ def test_a_long_stage_is_announced_before_it_starts_with_the_settings_that_short
 
 @pytest.mark.parametrize(("seconds", "is_announced"), [(0.01, False), (2.0, True)])
 def test_stage_without_an_estimate_is_timed_by_its_first_items(clock, caplog, seconds, is_announced):
-    with progress.Progress().stage("search: x", 100, progress.TimeEstimate("k")) as advance:
+    with progress.Progress().track_stage("search: x", 100, progress.TimeEstimate("k")) as advance:
         advance(0)
         clock(10 * seconds)
         advance(10)
@@ -59,7 +59,7 @@ def test_stage_without_an_estimate_is_timed_by_its_first_items(clock, caplog, se
 def test_the_time_left_never_grows_while_a_chunk_is_waited_for(clock, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "cfeval")
     monkeypatch.setattr(progress, "_POLL_SECONDS", 0.001)
-    with progress.Progress().stage("explain: x", 100) as advance:
+    with progress.Progress().track_stage("explain: x", 100) as advance:
         advance(0)
         clock(60)
         advance(50)  # as many again take another 60 s
@@ -78,7 +78,7 @@ def test_lines_are_written_during_a_long_call(caplog, monkeypatch, total):
     caplog.set_level(logging.INFO, "cfeval")
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.02)
     monkeypatch.setattr(progress, "_POLL_SECONDS", 0.01)
-    with progress.Progress().stage("score", total):
+    with progress.Progress().track_stage("score", total):
         deadline = time.monotonic() + 60
         while "s elapsed" not in caplog.text and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -86,7 +86,7 @@ def test_lines_are_written_during_a_long_call(caplog, monkeypatch, total):
 
 
 def test_no_thread_is_left_when_a_stage_fails():
-    with pytest.raises(ValueError), progress.Progress().stage("score"):
+    with pytest.raises(ValueError), progress.Progress().track_stage("score"):
         raise ValueError
     deadline = time.monotonic() + 60
     while (names := [first.name for first in threading.enumerate()]) and "cfeval-progress" in names:
@@ -97,7 +97,7 @@ def test_no_thread_is_left_when_a_stage_fails():
 def test_cached_items_do_not_count_for_the_speed(clock, caplog):
     caplog.set_level(logging.INFO, "cfeval")
     tracker = progress.Progress()
-    with tracker.stage("explain", 1000, component="x") as advance:
+    with tracker.track_stage("explain", 1000, component="x") as advance:
         clock(30)
         advance(1000)
     assert "/s" not in caplog.text and tracker.seconds == {("explain", "x"): 30.0}

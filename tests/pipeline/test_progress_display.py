@@ -13,7 +13,7 @@ def test_lines_elsewhere_than_in_a_terminal(capsys, quiet):
     log.setLevel(logging.INFO)
     before = list(logging.getLogger().handlers)
     with display_progress(quiet) as progress:
-        with progress.stage("explain: x", 2) as advance:
+        with progress.track_stage("explain: x", 2) as advance:
             advance(2)
         log.info("data")
         log.warning("beware \x1b[2J")
