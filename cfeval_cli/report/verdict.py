@@ -173,8 +173,8 @@ def write_verdict(findings: Findings, record: RunRecord) -> Verdict:
     count = record.instances
     if count >= MIN_INSTANCES:
         return _add_instance_verdict(verdict, write_instance_verdict(findings, record))
-    few = "1 instance is" if count == 1 else f"{count} instances are"
-    return Verdict(f"Inconclusive: {few} too few to compare explainers or metrics", False, verdict.points)
+    size = "1 instance is" if count == 1 else f"{count} instances are"
+    return Verdict(f"Inconclusive: {size} too few to compare explainers or metrics", False, verdict.points)
 
 
 def _add_instance_verdict(verdict: Verdict, sentences: Sequence[str]) -> Verdict:
@@ -333,11 +333,11 @@ def _explain_missing_comparison(comparisons: Sequence[_Comparison]) -> str:
     """Write why no metric can be compared with the ground truth."""
     if comparisons and comparisons[0].controls and len(comparisons[0].contenders) < 2:
         comparison = comparisons[0]
-        rest = f"only {comparison.contenders[0]}" if comparison.contenders else "no explainer"
+        remainder = f"only {comparison.contenders[0]}" if comparison.contenders else "no explainer"
         return (
             f"without the controls ({join_names(comparison.controls)}), "
-            f"{describe_controls(comparison.controls, comparison.record)}, {rest} is left, and a ranking needs two "
-            "explainers"
+            f"{describe_controls(comparison.controls, comparison.record)}, {remainder} is left, and a ranking needs "
+            "two explainers"
         )
     return "no metric has values for two explainers that the ground truth can rank"
 
@@ -496,18 +496,18 @@ def _not_identifiable_notes(findings: Findings, comparison: _Comparison) -> list
 def _difference_notes(comparison: _Comparison, *, is_brief: bool = False) -> list[str]:
     """Return how many other metrics have a significantly lower τ, and which do not."""
     first, leaders = comparison.pairs[0], comparison.leaders
-    others = [pair for pair in comparison.pairs if pair not in leaders]
-    if not others:
+    lower_pairs = [pair for pair in comparison.pairs if pair not in leaders]
+    if not lower_pairs:
         return []
-    tests = {pair: line for pair in others if (line := comparison.get_difference(first, pair)) is not None}
+    tests = {pair: line for pair in lower_pairs if (line := comparison.get_difference(first, pair)) is not None}
     if not tests:
         return ["Differences between metrics were not tested: too few instances, or resamples=0."]
     if comparison.resamples_note:
         return [comparison.resamples_note]
     lower = [pair for pair, line in tests.items() if line["p_holm"] < SIGNIFICANCE_LEVEL]
-    close = [pair for pair in others if pair not in lower]
+    close = [pair for pair in lower_pairs if pair not in lower]
     text = (
-        f"{len(lower)} of {len(others)} other metrics have a significantly lower τ (p < {SIGNIFICANCE_LEVEL}, "
+        f"{len(lower)} of {len(lower_pairs)} other metrics have a significantly lower τ (p < {SIGNIFICANCE_LEVEL}, "
         "Holm-adjusted, over resampled instances)."
     )
     if not is_brief:
@@ -578,9 +578,10 @@ def _agreement_notes(metrics: pd.DataFrame, record: RunRecord, truth: str) -> li
     ].sort_values("value", ascending=False, kind="stable")  # fmt: skip
     if lines.empty:
         return []
-    shown = lines.iloc[:_MAX_NAMED_EXPLAINERS]
+    displayed = lines.iloc[:_MAX_NAMED_EXPLAINERS]
     values = ", ".join(
-        f"{record.explainers[name]} {value:.3f}" for name, value in zip(shown["explainer"], shown["value"], strict=True)
+        f"{record.explainers[name]} {value:.3f}"
+        for name, value in zip(displayed["explainer"], displayed["value"], strict=True)
     )
     count, total = int(lines["n"].max()), record.instances
     part = f", on {count:,} of {total:,} instances" * (count < total)

@@ -184,12 +184,12 @@ def _describe_spellings(spellings: Spellings, stored: Sequence[Codes]) -> dict[s
     """Return the spellings of a dataset; separators, which can be the rest of a text, only those of stored rows."""
     codes = np.unique(np.concatenate([part[part >= spellings.first] for part in stored])) - spellings.first
     indices = {"before": spellings.before, "after": spellings.after, "rest": spellings.remainder}
-    used = {0}.union(*(index[codes].tolist() for index in indices.values()))
+    used_indices = {0}.union(*(index[codes].tolist() for index in indices.values()))
     return {
         "first": spellings.first,
         "vocabulary": spellings.vocabulary.tolist(),
         **{name: index.tolist() for name, index in indices.items()},
-        "separators": [text if i in used else None for i, text in enumerate(spellings.separators)],
+        "separators": [text if i in used_indices else None for i, text in enumerate(spellings.separators)],
     }
 
 

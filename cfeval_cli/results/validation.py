@@ -40,8 +40,8 @@ def check_entries(record: RunRecord, keys: Iterable[str]) -> None:
 
 
 def _is_set(entry: BaseModel, path: Sequence[str]) -> bool:
-    name, *rest = path
-    return name in entry.model_fields_set and (not rest or _is_set(getattr(entry, name), rest))
+    name, *inner_path = path
+    return name in entry.model_fields_set and (not inner_path or _is_set(getattr(entry, name), inner_path))
 
 
 def check_listed(record: RunRecord, name: str) -> None:
