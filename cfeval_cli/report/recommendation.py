@@ -33,9 +33,15 @@ _CHECKS = {
 class AnswerText:
     """The answer to one question in words."""
 
-    headline: str
+    statement: str  # which explainer to use
+    evidence: str  # its score and those of the next ones; empty without scores
     details: Sequence[str]  # sentences that belong to the answer: stability, cost, sample size
     checks: Sequence[str]
+
+    @property
+    def headline(self) -> str:
+        """Statement and evidence in one sentence."""
+        return f"{self.statement} ({self.evidence})." if self.evidence else f"{self.statement}."
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,12 @@ class _Writer:
     def write_answer(self, question: Question) -> AnswerText:
         """Write the answer to a question."""
         answer = self.recommendation.answers[question]
-        details = self._list_details(answer) if answer.best is not None else []
-        return AnswerText(f"{_TITLES[question]}: {self._write_headline(answer)}", details, self._list_checks(answer))
+        statement = f"{_TITLES[question]}: {self._write_statement(answer)}"
+        if answer.best is None:
+            return AnswerText(statement, "", [], [])
+        return AnswerText(
+            statement, self._write_evidence(answer), self._list_details(answer), self._list_checks(answer)
+        )
 
     def _get_title(self, name: str) -> str:
         return self.recommendation.explainers[name].title
@@ -121,25 +131,22 @@ class _Writer:
     def _get_recall(self, score: ReferenceScore) -> float:
         return score.recall[self.recommendation.k - 1]
 
-    def _write_headline(self, answer: Answer) -> str:
+    def _write_statement(self, answer: Answer) -> str:
         """Write which explainer to use, or between which ones the comparison is inconclusive."""
         best = answer.best
         if best is None:
-            return f"not computed, because {answer.reason}."
-        evidence = self._write_evidence(answer)
-        contenders = self._list_contenders(answer)
-        if len(contenders) == 1:
-            return f"{self._get_title(best)} is the only explainer that is not a control ({evidence})."
+            return f"not computed, because {answer.reason}"
+        if len(self._list_contenders(answer)) == 1:
+            return f"{self._get_title(best)} is the only explainer that is not a control"
         if answer.n_instances < MIN_INSTANCES:
             return (
                 f"inconclusive, because {answer.n_instances} instances are too few (at least {MIN_INSTANCES}); "
-                f"{self._get_title(best)} scored highest ({evidence})."
+                f"{self._get_title(best)} scored highest"
             )
         if answer.is_conclusive:
-            return f"use {self._get_title(best)} ({evidence})."
+            return f"use {self._get_title(best)}"
         return (
-            f"inconclusive between {self._join_titles(answer.confidence_set)}; {self._get_title(best)} scored highest "
-            f"({evidence})."
+            f"inconclusive between {self._join_titles(answer.confidence_set)}; {self._get_title(best)} scored highest"
         )
 
     def _list_contenders(self, answer: Answer) -> list[ReferenceScore]:

@@ -77,7 +77,7 @@ def test_answer_leads_tables_page_and_log(run):
     report = Report(results)
     assert (run / "tables.md").read_text().startswith("**Contribution: agreement with the reference attributions**")
     page = html.unescape(report.render_page({}, []))
-    assert all(headline in page for headline in report.recommendation.headlines)
+    assert all(answer.statement in page for answer in report.recommendation.answers.values())
     assert report.headlines[0].startswith("Contribution: ") and report.headlines[1].startswith("Change: ")
 
 
