@@ -114,7 +114,7 @@ def measure_seconds(function, min_seconds=0.0):
 
 
 @dataclass
-class Comparison:
+class SpeedComparison:
     """The seconds and the results of the loop and of cfeval, run in turns."""
 
     loop_seconds: list[float]  # seconds an instance, by round
@@ -135,10 +135,10 @@ class Comparison:
                 seconds, cfeval_result = measure_seconds(lambda: run_cfeval(study), 0.1)
                 b.append(seconds / sizes[1])
             if not share:
-                return Comparison(a, b, loop_result, cfeval_result, None)
+                return SpeedComparison(a, b, loop_result, cfeval_result, None)
             timed_model = TimedModel.of(study.model)
             total, _ = measure_seconds(lambda: run_cfeval(replace(study, model=timed_model)))
-        return Comparison(a, b, loop_result, cfeval_result, timed_model.seconds / total)
+        return SpeedComparison(a, b, loop_result, cfeval_result, timed_model.seconds / total)
 
     @property
     def ratio(self):
@@ -204,7 +204,7 @@ def compare_discrete_search(sizes):
             models[", the loop asks a torch module"] = plain.TorchModel(context.model)
         for model_note, model in models.items():
             loop_problem = replace(problem, model=model)
-            duel = Comparison.run(
+            duel = SpeedComparison.run(
                 lambda loop_problem=loop_problem: run_loop(loop_problem), run_cfeval, context, sizes.rounds, (n, n)
             )
             assert (np.stack([edit.codes for edit in duel.loop_result]) == duel.cfeval_result.codes).all()
@@ -224,7 +224,7 @@ def measure_throughput(case, context, features):
         parts.append(apply_edits(context.instances.codes, features, row_numbers, edits))
     candidates = np.concatenate(parts)
     n = len(candidates)
-    duel = Comparison.run(
+    duel = SpeedComparison.run(
         lambda: context.model.predict_positive(candidates),
         lambda study: find_counterfactuals(study, "lr", features),
         context, 5, (n, n),
@@ -250,7 +250,7 @@ def compare_continuous_search(sizes):
             (subset, f"{n} alone; the same {n} batched"),
             (context, f"{n} alone; all {len(features):,} batched"),
         ):
-            duel = Comparison.run(run_loop, run_cfeval, batch, sizes.rounds, (n, len(batch.instances)))
+            duel = SpeedComparison.run(run_loop, run_cfeval, batch, sizes.rounds, (n, len(batch.instances)))
             alpha = context.plan.search.alpha
             objectives = duel.cfeval_result.distance[:n] ** 2 + alpha * duel.cfeval_result.probability[:n]
             loop_objectives = np.array([edit.distance**2 + alpha * edit.probability for edit in duel.loop_result])
@@ -268,7 +268,7 @@ def compare_lime(sizes):
     for name, n in (("adults", sizes.lime_people), ("movie_reviews", sizes.lime_sentences)):
         context = select_instances(create_study(name, "search=continuous"), 0, n)
         problem = make_problem(context)
-        duel = Comparison.run(
+        duel = SpeedComparison.run(
             lambda problem=problem: plain.explain_by_lime(problem),
             lambda study: explain_instances(study, "lime"),
             context, sizes.rounds, (n, n),
@@ -291,7 +291,7 @@ def compare_shap(sizes):
         problem, rows = make_problem(context), draw_background(context.dataset, 100, context.plan.settings.seed)
         first = replace(problem, instances=context.instances.take(np.arange(1)), labels=problem.labels[:1])
         plain.compute_shap_values(first, kernel, rows)  # the package compiles at its first call
-        duel = Comparison.run(
+        duel = SpeedComparison.run(
             lambda problem=problem, kernel=kernel, rows=rows: plain.compute_shap_values(problem, kernel, rows),
             lambda study, name=name: explain_instances(study, name),
             context, sizes.rounds, (sizes.shap_people, sizes.shap_people),
@@ -312,7 +312,7 @@ def compare_anchor(sizes):
         for rows in np.array_split(np.arange(n), sizes.rounds):
             subset = select_instances(context, rows[0], rows[-1] + 1)
             problem = make_problem(subset)
-            duel = Comparison.run(
+            duel = SpeedComparison.run(
                 lambda problem=problem: plain.explain_by_anchor(problem),
                 lambda study: explain_instances(study, "anchor"),
                 subset, 1, (len(rows), len(rows)),
@@ -327,7 +327,8 @@ def compare_anchor(sizes):
             [duel.loop_seconds[0] for duel in duels],
             [duel.cfeval_seconds[0] for duel in duels],
         )
-        yield Comparison(loop_seconds, cfeval_seconds, None, None, float(np.mean([duel.share for duel in duels]))).row(
+        share = float(np.mean([duel.share for duel in duels]))
+        yield SpeedComparison(loop_seconds, cfeval_seconds, None, None, share).row(
             f"Anchor, {name}", n,
             f"rules (first feature): {write_agreement(cfeval_rules, loop_rules)}; the package with another seed: "
             f"{write_agreement(other_seed_rules, loop_rules)}",
@@ -349,7 +350,7 @@ def compare_workers(sizes):
     ):
         context = select_instances(create_study(name, "search=continuous"), 0, n)
         plan = replace(context.plan, executor=Local(n_jobs=2, min_seconds=0.0))
-        duel = Comparison.run(
+        duel = SpeedComparison.run(
             lambda context=context, explainer=explainer: explain_instances(context, explainer),
             lambda study, plan=plan, explainer=explainer: explain_instances(replace(study, plan=plan), explainer),
             context, sizes.rounds, (n, n), share=False,
@@ -393,7 +394,7 @@ def compare_whole_runs(sizes):
         lr = metrics[(metrics["explainer"] == "lr") & metrics["metric"].isin(["validity", "c"])]
         figures = ", ".join(f"{row.metric} ({row.variant}) {row.value:.4f}" for row in lr.itertuples())
         largest = ", ".join(f"{explainer} {gap:.0e}" for explainer, gap in gaps.items())
-        yield Comparison([loop_seconds / n], [cfeval_seconds / n], result, metrics, None).row(
+        yield SpeedComparison([loop_seconds / n], [cfeval_seconds / n], result, metrics, None).row(
             f"whole run, {name}, {search} search", n,
             f"LR: {figures}; largest gap in any metric: {largest}; scores and statistics take {scoring:.1%} of the "
             "run of cfeval",

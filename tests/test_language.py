@@ -120,8 +120,8 @@ def test_functions_are_verb_phrases(file):
     assert not list_nouns_as_functions(parse(file))
 
 
-def test_class_names_are_unique_in_the_package():
-    counts = Counter(name for file in PACKAGE_FILES for name in list_classes(parse(file)))
+def test_class_names_are_unique():
+    counts = Counter(name for file in FILES for name in list_classes(parse(file)))
     assert not [name for name, count in counts.items() if count > 1]
 
 

@@ -120,12 +120,12 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
 def test_first_smallest_flip_is_selected_without_embeddings(problem, access):
     dataset, model = problem
 
-    class BlackBoxModel(Probabilistic):
+    class ProbabilityOnlyModel(Probabilistic):
         predict_proba = staticmethod(model.predict_proba)
 
     explainer = DecisionBoundary(n_samples=60)
     batch = make_batch(dataset, model)
-    explanation = explainer.fit(dataset, open_client(BlackBoxModel(), access))(batch)
+    explanation = explainer.fit(dataset, open_client(ProbabilityOnlyModel(), access))(batch)
     for i, row in enumerate(batch.codes):
         samples = explainer._draw_edits(row, _prepare_distribution(dataset), batch.make_rng(i), dataset.is_changeable)
         flips = samples[predict_labels(model, samples) != batch.predicted_classes[i]]

@@ -101,7 +101,7 @@ def test_removed_words_do_not_shift_the_others(explainer):
     """Every row that an explainer asks about has a word or the mask at each token, and padding where padding was."""
     received_codes = []
 
-    class RecordingModel(LinearModel):
+    class RowRecordingModel(LinearModel):
         def predict_positive(self, codes):
             received_codes.append(codes)
             return super().predict_positive(codes)
@@ -110,7 +110,7 @@ def test_removed_words_do_not_shift_the_others(explainer):
             received_codes.append(apply_edits(codes, features, rows, values))
             return super().predict_edited(codes, features, rows, values)
 
-    spy = RecordingModel(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
+    spy = RowRecordingModel(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     function = explainer.fit(DATASET, open_client(spy, explainer.access))
     for i in range(len(SENTENCES)):
         received_codes.clear()
@@ -180,13 +180,13 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
     explainer = DecisionBoundary(n_samples=300, n_neighbours=2)
     received_codes = []
 
-    class RecordingModel(LinearModel):
+    class SampleRecordingModel(LinearModel):
         def predict_positive(self, codes):
             if len(codes) in (300, 2000):  # the samples
                 received_codes.append(codes)
             return super().predict_positive(codes)
 
-    spy = RecordingModel(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
+    spy = SampleRecordingModel(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     explainer.fit(DATASET, open_client(spy, explainer.access))(batch())
     table = MODEL.tables[0]
     for row, samples in zip(DATASET.test.codes, received_codes, strict=True):

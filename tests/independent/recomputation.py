@@ -90,7 +90,7 @@ class Sum:
         return [table.tolist() for table in self.tables]
 
 
-class FunctionModel:
+class RecomputedFunctionModel:
     """A function of rows: probabilities (n, C) of codes (n, M); the label is the first of the likeliest classes."""
 
     is_sum = False
@@ -126,12 +126,12 @@ def load_tree(path):
             node = left_child[node] if tests[node][row[feature[node]]] else right_child[node]
         return probabilities[node]
 
-    model = FunctionModel(lambda rows: np.array([find_leaf(row) for row in rows.tolist()]))
+    model = RecomputedFunctionModel(lambda rows: np.array([find_leaf(row) for row in rows.tolist()]))
     model.uses_feature = lambda j: j in feature
     return model
 
 
-class ClassSums(FunctionModel):
+class ClassSums(RecomputedFunctionModel):
     """A stored sum of effects for each of several classes."""
 
     is_sum = True
@@ -227,7 +227,7 @@ class Run:
     def read_model(self, ask):
         path = self.folder / "model.npz"
         if ask is not None or not path.exists():
-            return None if ask is None else FunctionModel(ask)
+            return None if ask is None else RecomputedFunctionModel(ask)
         with np.load(path, allow_pickle=False) as file:
             kind = (
                 Sum if "weights" in file else load_tree if "tests" in file else ClassSums if "effects" in file else None
@@ -509,7 +509,7 @@ def compute_responsibility(run, i, max_size=None):
     row, label = run.rows[i], run.label(i)
     present = [j for j, v in enumerate(row) if v is not None]
     max_size = max_size or (
-        len(present) if isinstance(run.box, FunctionModel) and (run.folder / "model.npz").exists() else 2
+        len(present) if isinstance(run.box, RecomputedFunctionModel) and (run.folder / "model.npz").exists() else 2
     )
     minimal = []
     for size in range(1, max_size + 1):

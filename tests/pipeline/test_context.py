@@ -77,13 +77,13 @@ def test_predictions_of_a_model_without_probabilities():
 
 
 def test_predictions_of_a_model_of_three_classes():
-    class Constant(Probabilistic):
+    class EvenProbabilityModel(Probabilistic):
         def predict_proba(self, codes):
             return expected
 
     expected = np.random.default_rng(0).dirichlet(np.ones(3), 30)
     dataset = replace(DATASET, classes=("a", "b", "c"))
-    predicted, probabilities = compute_predictions(Constant(), dataset, DATASET.test.codes)
+    predicted, probabilities = compute_predictions(EvenProbabilityModel(), dataset, DATASET.test.codes)
     assert (predicted == expected.argmax(axis=1)).all() and (probabilities == expected).all()
 
 

@@ -31,7 +31,7 @@ def test_missing_correlations_are_explained(explainers, roles, reason):
 
 
 def test_invalid_declaration_of_a_component_is_named():
-    class Metric:
+    class MisdeclaredMetric:
         role = "judge"
 
     def build(name, component):
@@ -40,7 +40,7 @@ def test_invalid_declaration_of_a_component_is_named():
     with pytest.raises(
         ValueError, match=r"run\.json: metrics\.own\.role must be one of judged, truth, fact, not 'judge'"
     ):
-        build_entries("metrics", {"own": Metric()}, build)
+        build_entries("metrics", {"own": MisdeclaredMetric()}, build)
 
 
 def test_truth_entries_have_method_size_and_errors():

@@ -160,7 +160,7 @@ def test_batches_respect_the_bound_and_cover_all_candidates():
     model = make_linear(dataset)
     batch_sizes = []
 
-    class RecordingModel(SupportsEdits, SupportsBatchedEmbedding):
+    class EditRecordingModel(SupportsEdits, SupportsBatchedEmbedding):
         embed_values, embed_features = model.embed_values, model.embed_features
 
         def predict_edited(self, codes, features, rows, values):
@@ -171,7 +171,7 @@ def test_batches_respect_the_bound_and_cover_all_candidates():
             batch_sizes.append(len(codes))
             return model.predict_positive(codes)
 
-    task = make_task(dataset, RecordingModel(), np.tile([0, 2], (50, 1)), Access.PROBABILITY)
+    task = make_task(dataset, EditRecordingModel(), np.tile([0, 2], (50, 1)), Access.PROBABILITY)
     batch_sizes.clear()  # make_task evaluates the model
     Discrete(max_batch_rows=20).find(task)
     assert max(batch_sizes) <= 20
