@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cfeval_cli.errors import UserError, escape_controls
 
@@ -151,11 +151,13 @@ def format_csv(frame: pd.DataFrame) -> str:
     """Return a table as CSV, in which text that a spreadsheet would take for a formula is escaped."""
     import pandas as pd  # importing this module should not import pandas
 
-    columns = {
-        name: column if pd.api.types.is_numeric_dtype(column) else column.astype(object).map(_escape_formula)
-        for name, column in frame.items()
-    }
-    table = pd.DataFrame(columns, index=frame.index)
+    def escape_column(column: pd.Series[Any]) -> pd.Series[Any]:
+        if pd.api.types.is_numeric_dtype(column):
+            return column
+        # Not Series.map, which makes floats of integers beside missing values.
+        return pd.Series([_escape_formula(cell) for cell in column.astype(object)], column.index, dtype=object)
+
+    table = pd.DataFrame({name: escape_column(column) for name, column in frame.items()}, index=frame.index)
     return table.rename(columns=_escape_formula).to_csv(index=False, lineterminator="\n")
 
 

@@ -50,6 +50,7 @@ def test_folder_is_locked_once(tmp_path):
 def test_formulas_are_escaped_in_csv():
     text = format_csv(pd.DataFrame({"=a": ["=1+1", "-0.5", "@x", "plain"], "n": [1.0, 2, 3, 4]}))
     assert text == "'=a,n\n'=1+1,1.0\n-0.5,2.0\n'@x,3.0\nplain,4.0\n"
+    assert format_csv(pd.DataFrame({"a": pd.Series([None, 0], dtype=object), "b": [1, 2]})) == "a,b\n,1\n0,2\n"
 
 
 WORDS = st.sampled_from(["", "a", "b,c", 'd "e"', " i", "0.1", "nan", "None", "ü"])

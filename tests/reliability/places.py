@@ -37,7 +37,7 @@ def reached(kind, name, number):
         os.killpg(0, signal.SIGKILL) if place["group"] else os.kill(os.getpid(), signal.SIGKILL)
 
 
-stage = Progress.stage
+stage = Progress.track_stage
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def replaced(self, target):
 
 
 mkstemp, replace = tempfile.mkstemp, pathlib.Path.replace
-Progress.stage, tempfile.mkstemp, pathlib.Path.replace = counted, begun, replaced
+Progress.track_stage, tempfile.mkstemp, pathlib.Path.replace = counted, begun, replaced
 if not place:
     import atexit
     atexit.register(write)

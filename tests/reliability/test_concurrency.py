@@ -19,7 +19,7 @@ MEETING = """
 import os, pathlib
 from contextlib import contextmanager
 from cfeval_cli.pipeline.progress import Progress
-stage = Progress.stage
+stage = Progress.track_stage
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def shown(self, title, total=None, *rest, **options):
         yield advance
 
 
-Progress.stage = shown
+Progress.track_stage = shown
 """
 
 

@@ -42,7 +42,7 @@ def full_run_tables(toy, make_run):
 
 SLOW_PLACES = [
     Place("chunk", "explain: lime", CHUNKS + 1), Place("chunk", "explain: omission", 3 * CHUNKS),
-    Place("chunk", "search: lime", 2), Place("chunk", "truth", 2), Place("written", "model.npz", 1),
+    Place("chunk", "search: lime", 2), Place("chunk", "truth: shapley", 2), Place("written", "model.npz", 1),
     Place("written", "metrics.csv", 1), Place("written", "metrics.csv", 2), Place("begun", "scores.parquet", 2),
     Place("written", "recommendation.json", 1), Place("begun", "tables.md", 2), Place("call", "conclude", 500),
 ]  # fmt: skip

@@ -54,9 +54,9 @@ EXPLAINERS = (
     "lr",
 )  # in the order of the run: LR, which uses the truth, is last
 STAGES = (
-    "data", "train", "truth: signed",
-    *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
-    "score", "explainer stability", "bounds", "invariance", "conclude", "check", "tables", "figures and page",
+    "data", "train", "truth: shapley", "truth: contrast", *(f"explain: {name}" for name in EXPLAINERS),
+    "explainer stability", "answer", *(f"search: {name}" for name in EXPLAINERS),
+    "score", "bounds", "invariance", "conclude", "check", "tables", "figures and page",
 )  # fmt: skip
 FILES = {
     "run.json": 9, "dataset.json": 1, "model.npz": 1, "instances.parquet": 1, "explanations.parquet": 5,
@@ -66,7 +66,7 @@ FILES = {
     "tables.md": 1, "tau_resamples.parquet": 1, "training.parquet": 1,
     "explainer_stability.csv": 1, "explainer_stability_metrics.csv": 1,
     "explanations_again.parquet": 1, "counterfactuals_again.parquet": 1,
-    "tables.tex": 1, "costs.csv": 1, "costs.md": 1, "report.html": 1,
+    "recommendation.json": 2, "tables.tex": 1, "costs.csv": 1, "costs.md": 1, "report.html": 1,
 }  # fmt: skip
 CHUNK, NOISE, INSTANCES = 16, 20, 57
 N_RECOMPUTED = 3  # explanations from the cache, and as many from worker processes, that the end of a run computes again
