@@ -76,7 +76,7 @@ def restore_working_directory() -> Iterator[None]:
     """Return to the current folder at the end, in case code that cfeval calls, such as a user's model, changes it."""
     before = None
     with suppress(FileNotFoundError):  # if it has been removed, there is nothing to return to
-        before = Path.cwd()
+        before = os.getcwd()  # noqa: PTH109  # once a chunk, and Path.cwd() takes as long as a small search
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import NO_FEATURE, Arrays, Cache, Cost, Executor, Ints, Section
+from cfeval_cli.core import NO_FEATURE, Arrays, Bools, Cache, Cost, Executor, Ints, Section
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.scratch import Scratch, iterate_slabs
 from cfeval_cli.errors import Failure, UserError, describe_error
@@ -188,8 +188,9 @@ def compute_in_chunks(
     any executor and any content of the cache. With `strict`, the first instance without a result is a Failure.
     """
     joined = JoinedResults(computation.name, len(computation), scratch)
-    missing = _look_up(computation, cache, joined)
-    joined.cached_rows = computation.get_positions(np.setdiff1d(np.arange(computation.n_units), missing))
+    is_cached = _look_up(computation, cache, joined)
+    missing = np.flatnonzero(~is_cached)
+    joined.cached_rows = computation.get_positions(np.flatnonzero(is_cached))
     if 0 < len(joined.cached_rows) < len(computation):
         log.info("%s: %s of %s are cached", computation.name, f"{len(joined.cached_rows):,}", f"{len(computation):,}")
     advance(len(joined.cached_rows))
@@ -197,13 +198,15 @@ def compute_in_chunks(
     from_workers, entries_to_save, last_write = [joined.worker_rows], dict[bytes, Arrays](), time.perf_counter()
     try:
         for units, (results, is_from_worker) in zip(chunks, _compute(computation, executor, chunks), strict=True):
-            from_workers += [computation.get_positions(units)] * is_from_worker
-            keys = computation.compute_keys(units.tolist())
-            for unit, key, result in zip(units.tolist(), keys, results, strict=True):
+            positions = computation.get_positions(units)
+            from_workers += [positions] * is_from_worker
+            if computation.section.key is not None:
+                keys = computation.compute_keys(units.tolist())
+                computed = zip(keys, results, strict=True)
+                entries_to_save |= {key: result.to_cache_entry() for key, result in computed if not result.failure}
+            for unit, result in zip(units.tolist(), results, strict=True):
                 span = computation.get_span(unit)
-                if not result.failure:
-                    entries_to_save[key] = result.to_cache_entry()
-                elif strict:
+                if result.failure and strict:
                     instance = computation.inputs[0][span][0]
                     raise Failure(
                         f"{computation.name}, instance {instance}: {result.failure}. With strict=false the run goes on "
@@ -213,16 +216,18 @@ def compute_in_chunks(
             if time.perf_counter() - last_write >= STORE_SECONDS:
                 cache.put(computation.section, entries_to_save)
                 entries_to_save, last_write = {}, time.perf_counter()
-            advance(len(computation.get_positions(units)))
+            advance(len(positions))
     finally:  # also after an error or an interruption
         cache.put(computation.section, entries_to_save)
     joined.worker_rows = np.concatenate(from_workers)
     return joined
 
 
-def _look_up(computation: ChunkedComputation[Any], cache: Cache, joined: JoinedResults) -> Ints:
-    """Join the cached results, and return the units that have none."""
-    missing = []
+def _look_up(computation: ChunkedComputation[Any], cache: Cache, joined: JoinedResults) -> Bools:
+    """Join the cached results, and return for each unit whether it has one."""
+    is_cached = np.zeros(computation.n_units, dtype=bool)
+    if computation.section.key is None:
+        return is_cached
     for slab in iterate_slabs(computation.n_units, max(1, LOOKUP_INSTANCES // computation.unit_size)):
         units = range(slab.start, slab.stop)
         keys = computation.compute_keys(units)
@@ -232,9 +237,8 @@ def _look_up(computation: ChunkedComputation[Any], cache: Cache, joined: JoinedR
             result = UnitResult.from_cache_entry(entries[key]) if key in entries else None
             if result is not None and result.has_size(span.stop - span.start):
                 joined.add(span, result)
-            else:
-                missing.append(unit)
-    return np.array(missing, dtype=np.int64)
+                is_cached[unit] = True
+    return is_cached
 
 
 def _compute(

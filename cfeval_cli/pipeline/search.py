@@ -42,12 +42,12 @@ def search_counterfactuals(
     The ledger counts the cost as that of the search for an explainer, which `name` states.
     """
     plan, edits = context.plan, {}
+    hashes = [context.subject_hash, hash_component(plan.search), hash_component(plan.distance)] if use_cache else None
     for level, distance in context.distances.items():
         job = SearchJob(
             plan.search, context.dataset, context.model, distance, level, plan.settings.seed, rows, features
         )
-        parts = (context.subject_hash, hash_component(plan.search), hash_component(plan.distance), level.name, job.seed)
-        key = hash_work(SearchJob, *parts) if use_cache else None
+        key = hash_work(SearchJob, *hashes, level.name, job.seed) if hashes else None
         section = Section(key, f"{context.dataset.name}, {job.component}, seed {job.seed}")
         joined = find_counterfactuals(
             job, plan.executor, context.cache, advance, section=section, scratch=context.scratch

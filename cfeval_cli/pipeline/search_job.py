@@ -30,6 +30,7 @@ from cfeval_cli.core.counterfactual import select_changeable
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.chunks import ChunkedComputation, JoinedResults, UnitResult, compute_in_chunks
+from cfeval_cli.pipeline.context import index_without_copy
 from cfeval_cli.pipeline.verification import draw_verified_instances
 
 
@@ -110,14 +111,16 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
 
 def _search_chunk(job: SearchJob, positions: Ints) -> list[UnitResult]:
     """Find counterfactuals of a chunk of instances, which is one unit."""
-    started, ledger, rows = time.perf_counter(), Ledger(), job.rows.take(positions)
+    started, ledger = time.perf_counter(), Ledger()
+    chunk = index_without_copy(positions, len(job.rows))
+    rows = job.rows.take(chunk)
     task = SearchTask(
         rows.ids,
         rows.codes,
         rows.predicted_classes,
         seed=job.seed,
         component=job.component,
-        features=select_changeable(job.dataset, job.features[positions]),
+        features=select_changeable(job.dataset, job.features[chunk]),
         dataset=job.dataset,
         model=ledger.open_client(job.model, job.access, job.ledger_key, padded=job.dataset.padded),
         distance=job.distance,

@@ -55,6 +55,8 @@ def draw_verified_instances(
     seed: int, name: str, component: str, ids: Ints, cached: Ints, from_workers: Ints
 ) -> list[VerifiedInstances]:
     """Draw a few of the positions whose results come from the cache, and a few of those from worker processes."""
+    if not len(cached) and not len(from_workers):
+        return []
     stream = make_stream(seed, f"check.{name}")
     orders = {FROM_CACHE: stream.permutation(cached), FROM_WORKERS: stream.permutation(from_workers)}
     samples = {origin: np.sort(order[:_N_VERIFIED]) for origin, order in orders.items() if len(order)}
