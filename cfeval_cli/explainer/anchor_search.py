@@ -115,7 +115,7 @@ class _Rule:
     size: int = 0
     hits: int = 0
     batches: list[tuple[Bools, Bools]] = field(default_factory=list)  # the parts that hold, and hits
-    inherited: Bools | None = None  # the rows of the first batch that are samples of this rule; None: all
+    inherited: Bools | None = None  # whether each sample of the first batch is one of this rule; None: all are
 
     @property
     def precision(self) -> float:
@@ -157,11 +157,11 @@ def _extend(rule: _Rule, coverage: Bools) -> list[_Rule]:
     order: set[tuple[int, ...]] = set()
     for part in range(coverage.shape[1]):
         if part not in rule.parts:
-            rows = holds[:, part]
+            is_sample = holds[:, part]
             key = tuple(sorted((*rule.parts, part)))
             longer[key] = _Rule(
-                (*rule.parts, part), rule, rule.covers & coverage[:, part], rule.sample, int(np.count_nonzero(rows)),
-                int(np.count_nonzero(hits & rows)), [(holds, hits)], rows,
+                (*rule.parts, part), rule, rule.covers & coverage[:, part], rule.sample,
+                int(np.count_nonzero(is_sample)), int(np.count_nonzero(hits & is_sample)), [(holds, hits)], is_sample,
             )  # fmt: skip
             order.add(key)
     # The package keeps rules of several parts in a set: its order decides between equal ones.

@@ -67,15 +67,15 @@ class DecisionBoundary(Explainer):
         )
 
         def explain(batch: Batch) -> Explanation:
-            rows: list[list[tuple[int, float]]] = []
+            explanations: list[list[tuple[int, float]]] = []
             for i in range(len(batch)):
                 codes = batch.codes[i]
                 samples = self._draw_edits(codes, draw_other, batch.make_rng(i), dataset.is_changeable)
                 flips = samples[model.predict_labels(samples) != batch.predicted_classes[i]]
-                rows.append(
+                explanations.append(
                     _explain_by_flips(codes, int(batch.predicted_classes[i]), flips, model) if len(flips) else []
                 )
-            return Explanation.from_lists(rows)
+            return Explanation.from_lists(explanations)
 
         return explain
 
@@ -90,8 +90,8 @@ class DecisionBoundary(Explainer):
         uniforms = rng.random((self.n_samples, len(present)))
         samples = np.tile(codes, (self.n_samples, 1))
         for position, j in enumerate(present):
-            rows = order[:, position] < n_edits
-            samples[rows, j] = draw_other(int(j), int(codes[j]), uniforms[rows, position])
+            is_edited = order[:, position] < n_edits
+            samples[is_edited, j] = draw_other(int(j), int(codes[j]), uniforms[is_edited, position])
         return samples
 
 

@@ -67,7 +67,7 @@ class File(Explainer):
         positions = {instance: row for row, instance in enumerate(table.instances.tolist())}
 
         def explain(batch: Batch) -> Explanation:
-            rows = []
+            row_numbers = []
             for instance, codes in zip(batch.ids.tolist(), batch.codes, strict=True):
                 if instance in table.failures:
                     raise NotExplained(table.failures[instance])
@@ -75,8 +75,8 @@ class File(Explainer):
                     raise NotExplained(f"not in {self._file.name}")
                 if (~np.isnan(table.scores[positions[instance]]) & (codes == ABSENT)).any():
                     raise NotExplained(f"{self._file.name} has a score for a position behind the end of the text")
-                rows.append(positions[instance])
-            scores = table.scores[rows]
+                row_numbers.append(positions[instance])
+            scores = table.scores[row_numbers]
             by = np.abs(scores) if self.order == "absolute" else scores
             return Explanation.from_scores(scores, ~np.isnan(scores), by)
 

@@ -71,14 +71,14 @@ class Lime(Explainer):
         draw, kernel = (self._prepare_text if dataset.kind == "text" else self._prepare_table)(dataset)
 
         def explain(batch: Batch) -> Explanation:
-            rows = []
+            explanations = []
             for i in range(len(batch)):
                 features = np.flatnonzero(batch.codes[i] != ABSENT)
                 is_kept, samples = draw(batch.codes[i], np.random.RandomState(draw_seed(batch.make_rng(i))))
                 target = model.predict_class_proba(samples, np.full(len(samples), batch.predicted_classes[i]))
                 weights = kernel(np.arange(len(features) + 1.0))[np.count_nonzero(is_kept, axis=0)]
-                rows.append(self._sort(features, _fit_ridge(is_kept.astype(float), target, weights)))
-            return Explanation.from_lists(rows)
+                explanations.append(self._sort(features, _fit_ridge(is_kept.astype(float), target, weights)))
+            return Explanation.from_lists(explanations)
 
         return explain
 

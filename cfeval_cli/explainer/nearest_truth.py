@@ -52,9 +52,9 @@ class NearestTruth(Explainer):
         train, neighbours = dataset.train, _Neighbours(dataset)
 
         def explain(batch: Batch) -> Explanation:
-            rows = neighbours.find_nearest(batch.codes)
-            codes = train.codes[rows]
-            candidates = Rows(train.ids[rows], codes, model.predict_labels(codes))
+            nearest = neighbours.find_nearest(batch.codes)
+            codes = train.codes[nearest]
+            candidates = Rows(train.ids[nearest], codes, model.predict_labels(codes))
             importance = self.truth.compute_importance(dataset, model, candidates)
             return Explanation.from_scores(importance, np.ones(importance.shape, dtype=bool))
 
@@ -68,7 +68,7 @@ class _Neighbours:
         self.train, self.coordinates = dataset.train.codes, Scaled(dataset).coordinates
 
     def find_nearest(self, codes: Codes) -> Ints:
-        """Return the number of the nearest training row (n,)."""
+        """Return the position of the nearest training row (n,)."""
         step = max(1, _MAX_ARRAY_SIZE // len(self.train))
         parts = [
             self._compute_squared_distances(codes[start : start + step]).argmin(axis=1)

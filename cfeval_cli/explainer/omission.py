@@ -83,13 +83,13 @@ class Omission(Explainer):
                     drops[:, j] = before - _require_probability(after)
                 return Explanation.from_scores(drops, batch.codes != ABSENT)
             for j, (values, weights) in enumerate(samples):
-                rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
-                n, size = len(rows), len(values)
+                positions = np.flatnonzero(batch.codes[:, j] != ABSENT)
+                n, size = len(positions), len(values)
                 edits = (np.full((n, 1), j), np.repeat(np.arange(n), size), np.tile(values, (n, 1)))
-                _, after = model.evaluate_edits(batch.codes[rows], *edits, batch.predicted_classes[rows])
+                _, after = model.evaluate_edits(batch.codes[positions], *edits, batch.predicted_classes[positions])
                 # A matrix product would make the sum of a row depend on the batch, to the last bit.
                 weighted = np.ascontiguousarray(_require_probability(after).reshape(n, size) * weights)
-                drops[rows, j] = before[rows] - weighted.sum(axis=1)
+                drops[positions, j] = before[positions] - weighted.sum(axis=1)
             return Explanation.from_scores(drops, batch.codes != ABSENT)
 
         return explain

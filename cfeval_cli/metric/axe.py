@@ -49,10 +49,10 @@ class Axe(Metric):
         )
         yield Score("nearest", accuracy, np.ones(len(inputs)))
 
-    def _compute_accuracy(self, inputs: MetricInput, rows: Ints, is_selected: Bools) -> Floats:
-        """Return the score of some rows; rows with the same selected features are scored together."""
+    def _compute_accuracy(self, inputs: MetricInput, positions: Ints, is_selected: Bools) -> Floats:
+        """Return the scores of some instances; those with the same selected features are scored together."""
         train, classes = inputs.dataset.train.codes, predict_training_classes(inputs)
-        accuracy = np.zeros(len(rows))
+        accuracy = np.zeros(len(positions))
         sets, set_numbers = np.unique(make_set_keys(is_selected), return_inverse=True)
         space = Scaled(inputs.dataset)
         for number in range(len(sets)):
@@ -61,14 +61,16 @@ class Axe(Metric):
             train_points, train_inverse = np.unique(train[:, features], axis=0, return_inverse=True)
             counts = np.zeros((len(train_points), len(inputs.dataset.classes)))
             np.add.at(counts, (train_inverse.ravel(), classes), 1.0)
-            points, inverse = np.unique(inputs.codes[rows[members]][:, features], axis=0, return_inverse=True)
+            points, inverse = np.unique(inputs.codes[positions[members]][:, features], axis=0, return_inverse=True)
             votes = compute_class_shares(
                 space.flatten_values(features, points),
                 space.flatten_values(features, train_points),
                 counts,
                 self.neighbours,
             )
-            accuracy[members] = _compute_vote_accuracy(votes[inverse.ravel()], inputs.predicted_classes[rows[members]])
+            accuracy[members] = _compute_vote_accuracy(
+                votes[inverse.ravel()], inputs.predicted_classes[positions[members]]
+            )
         return accuracy
 
 

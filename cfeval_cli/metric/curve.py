@@ -31,9 +31,9 @@ class ErasureCurveMetric(ErasureMetric):
         for share in self.shares:
             check_float("shares", share, 0, 1, open_low=True)
 
-    def count_removals_per_point(self, inputs: MetricInput, rows: Ints) -> Ints:
+    def count_removals_per_point(self, inputs: MetricInput, positions: Ints) -> Ints:
         """Return how many features (n, P) are removed at each point of the curve; 0 where an instance lacks a point."""
-        n_present = (inputs.codes[rows] != ABSENT).sum(axis=1)[:, None]
+        n_present = (inputs.codes[positions] != ABSENT).sum(axis=1)[:, None]
         if inputs.dataset.padded:
             # The tolerance keeps a product such as 0.1 * 30 = 3.0000000000000004 from being rounded up to 4.
             return np.asarray(np.ceil(np.asarray(self.shares) * n_present - 1e-9), dtype=np.int64)
@@ -41,20 +41,22 @@ class ErasureCurveMetric(ErasureMetric):
         return np.where(steps <= n_present, steps, 0)
 
     def compute_mean_drops(
-        self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, ranks: Ints, *, keep: bool = False
+        self, inputs: MetricInput, fitted: FittedRemoval, positions: Ints, ranks: Ints, *, keep: bool = False
     ) -> Floats:
         """Return the mean drop (n,) in p(ŷ) over the points of the curve.
 
         At a point of i features, the first i are removed, or with `keep` all others. `ranks` (n, M) are the positions
         of the features in the order. If the order has fewer features than a point, all of them are removed.
         """
-        n_removed = self.count_removals_per_point(inputs, rows)
+        n_removed = self.count_removals_per_point(inputs, positions)
         instances, points = np.nonzero(n_removed)
         is_first: Bools = ranks[instances] < n_removed[instances, points][:, None]
-        probability = compute_erasure(inputs, fitted, rows[instances], ~is_first if keep else is_first).probability
+        probability = compute_erasure(inputs, fitted, positions[instances], ~is_first if keep else is_first).probability
         if inputs.probability is None or probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        totals = np.bincount(instances, inputs.probability[rows[instances]] - probability, minlength=len(rows))
+        totals = np.bincount(
+            instances, inputs.probability[positions[instances]] - probability, minlength=len(positions)
+        )
         return np.asarray(totals / np.maximum(1, np.count_nonzero(n_removed, axis=1)))
 
 

@@ -72,7 +72,10 @@ class EditsToFlip(Metric):
                 edit = find_single_edit(inputs, pending, features, self.values)
             n_edits[pending[edit.flips]] = step + 1
             is_lower = edit.probability < probability[pending]
-            rows = pending[is_lower]
-            codes[rows, features[is_lower]], probability[rows] = edit.value[is_lower], edit.probability[is_lower]
+            positions = pending[is_lower]
+            codes[positions, features[is_lower]], probability[positions] = (
+                edit.value[is_lower],
+                edit.probability[is_lower],
+            )
             pending = pending[~edit.flips]
         return n_edits

@@ -66,27 +66,25 @@ def remove_others(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
     return compute_erasure(inputs, fitted, np.arange(len(inputs)), ~is_selected)
 
 
-def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_removed: Bools) -> RemovalEffect:
-    """Return the effect of removing some features (m, M) of some rows (m,).
+def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, positions: Ints, is_removed: Bools) -> RemovalEffect:
+    """Return the effect of removing some features (m, M) from the instances at some positions (m,).
 
     Metrics and explainers that remove the same features of an instance share one evaluation of the model.
     """
     replacement = fitted.replacement
     if replacement is None:
         raise ValueError(fitted.reason)
-    is_removed = is_removed & (inputs.codes[rows] != ABSENT)
+    is_removed = is_removed & (inputs.codes[positions] != ABSENT)
 
-    def evaluate(new_positions: Ints) -> Floats:
-        effect = compute_removal_effect(
-            inputs.model, inputs.take(rows[new_positions]), is_removed[new_positions], replacement
-        )
-        unknown = np.full(len(new_positions), np.nan)
+    def evaluate(new: Ints) -> Floats:
+        effect = compute_removal_effect(inputs.model, inputs.take(positions[new]), is_removed[new], replacement)
+        unknown = np.full(len(new), np.nan)
         columns = (effect.flip_rate, effect.probability, effect.absolute_drop)
         return np.stack([unknown if column is None else column for column in columns], axis=1)
 
     has_probability = inputs.probability is not None and inputs.model.access >= Access.PROBABILITY
     about = f"{fitted.removal!r}, {'probabilities' if has_probability else 'labels'}"
     flips, probability, absolute_drop = inputs.memory.get_or_compute(
-        about, make_set_keys(is_removed, inputs.ids[rows]), evaluate
+        about, make_set_keys(is_removed, inputs.ids[positions]), evaluate
     ).T
     return RemovalEffect(flips, probability, absolute_drop) if has_probability else RemovalEffect(flips, None, None)

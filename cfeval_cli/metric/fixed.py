@@ -32,6 +32,6 @@ class Fixed(Metric):
             return
         is_fixed = np.ones(len(inputs), dtype=bool)
         for j in np.unique(inputs.features[inputs.features != NO_FEATURE]).tolist():
-            rows = np.flatnonzero((inputs.features == j).any(axis=1))
-            is_fixed[rows] &= ~inputs.dataset.find_allowed(j, inputs.codes[rows, j]).any(axis=1)
+            positions = np.flatnonzero((inputs.features == j).any(axis=1))
+            is_fixed[positions] &= ~inputs.dataset.find_allowed(j, inputs.codes[positions, j]).any(axis=1)
         yield Score("all", is_fixed.astype(float), np.ones(len(inputs)))

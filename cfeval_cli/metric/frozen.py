@@ -94,12 +94,12 @@ class Frozen(Metric):
         is_free = ~is_selected[:, sets].any(axis=2)
         return np.asarray((can_flip & is_free).any(axis=1), dtype=np.float64)
 
-    def _find_flips(self, inputs: MetricInput, rows: Ints, sets: Ints) -> Bools:
-        """Return which feature sets (S, k) can change the label of some rows: (n, S)."""
-        flips = np.zeros((len(rows), len(sets)), dtype=bool)
+    def _find_flips(self, inputs: MetricInput, positions: Ints, sets: Ints) -> Bools:
+        """Return which feature sets (S, k) can change the label of the instances at some positions: (n, S)."""
+        flips = np.zeros((len(positions), len(sets)), dtype=bool)
         step = max(1, _BATCH_SETS // max(1, len(sets)))
-        for start in range(0, len(rows), step):
-            batch = rows[start : start + step]
+        for start in range(0, len(positions), step):
+            batch = positions[start : start + step]
             instances, columns = np.repeat(batch, len(sets)), np.tile(sets, (len(batch), 1))
             features = np.where(inputs.codes[instances[:, None], columns] == ABSENT, NO_FEATURE, columns)
             features = np.take_along_axis(features, np.argsort(features == NO_FEATURE, axis=1, kind="stable"), axis=1)
@@ -121,27 +121,25 @@ class Frozen(Metric):
             lambda new: self._grow_sets(inputs, new, is_selected[new], size),
         )
 
-    def _grow_sets(self, inputs: MetricInput, rows: Ints, is_selected: Bools, size: int) -> Floats:
-        is_open = ~is_selected & (inputs.codes[rows] != ABSENT)
-        codes, has_flipped = inputs.codes[rows].copy(), np.zeros(len(rows), dtype=bool)
+    def _grow_sets(self, inputs: MetricInput, positions: Ints, is_selected: Bools, size: int) -> Floats:
+        is_open = ~is_selected & (inputs.codes[positions] != ABSENT)
+        codes, has_flipped = inputs.codes[positions].copy(), np.zeros(len(positions), dtype=bool)
         for step in range(size):
-            positions, features = np.nonzero(is_open & ~has_flipped[:, None])
-            if not len(positions):
+            indices, features = np.nonzero(is_open & ~has_flipped[:, None])
+            if not len(indices):
                 break
             if step:
-                own = inputs.codes[rows[positions], features]
-                labels = inputs.predicted_classes[rows[positions]]
-                edit = find_best_edit(
-                    inputs.dataset, inputs.model, codes[positions], labels, own, features, self.values
-                )
+                own = inputs.codes[positions[indices], features]
+                labels = inputs.predicted_classes[positions[indices]]
+                edit = find_best_edit(inputs.dataset, inputs.model, codes[indices], labels, own, features, self.values)
             else:
-                edit = find_single_edit(inputs, rows[positions], features, self.values)
-            np.logical_or.at(has_flipped, positions, edit.flips)
+                edit = find_single_edit(inputs, positions[indices], features, self.values)
+            np.logical_or.at(has_flipped, indices, edit.flips)
             probability = np.full(is_open.shape, np.inf)
-            probability[positions, features] = edit.probability
+            probability[indices, features] = edit.probability
             best = probability.argmin(axis=1)
             values = np.zeros(is_open.shape, dtype=codes.dtype)
-            values[positions, features] = edit.value
+            values[indices, features] = edit.value
             growing = np.flatnonzero(np.isfinite(probability.min(axis=1)) & ~has_flipped)
             codes[growing, best[growing]] = values[growing, best[growing]]
             is_open[growing, best[growing]] = False

@@ -29,11 +29,11 @@ class GroundTruthMetric(Metric):
         """Yield a score for each ground truth, of the instances for which it is known."""
         for truth, importance in inputs.truth.items():
             values = self.compute_agreement(inputs, truth)
-            rows = np.flatnonzero(~np.isnan(importance).any(axis=1))
-            if len(rows) == len(values):
+            positions = np.flatnonzero(~np.isnan(importance).any(axis=1))
+            if len(positions) == len(values):
                 yield Score(truth, values, np.ones(len(values)))
             else:
-                yield Score(truth, values[rows], np.ones(len(rows)), positions=rows)
+                yield Score(truth, values[positions], np.ones(len(positions)), positions=positions)
 
     @abstractmethod
     def compute_agreement(self, inputs: MetricInput, truth: str) -> Floats:

@@ -61,7 +61,7 @@ class Lattice:
             return len(self.is_removed) * len(replacement.sample(np.arange(dataset.n_features))[1])
         return float(np.mean([self.edits.count_distinct(row) for row in dataset.test.codes[:_N_SAMPLED_ROWS]]))
 
-    def compute_extremes(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, n_removed: Ints) -> Floats:
+    def compute_extremes(self, inputs: MetricInput, fitted: FittedRemoval, positions: Ints, n_removed: Ints) -> Floats:
         """Return the smallest and the largest AOPC (n, 2) over all orders; `n_removed` (n, P) are the curve's points.
 
         AOPC is a sum over the prefixes of an order. The best order of a set is therefore the best order of one of its
@@ -70,16 +70,16 @@ class Lattice:
         if inputs.probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
         longest, n_points = n_removed.max(axis=1, initial=0), np.count_nonzero(n_removed, axis=1)
-        totals = np.zeros((len(rows), 2))
+        totals = np.zeros((len(positions), 2))
         step = max(1, _MAX_ARRAY_ELEMENTS // self.is_removed.size)
-        for start in range(0, len(rows), step):
-            batch = np.arange(start, min(start + step, len(rows)))
-            is_possible = ~((inputs.codes[rows[batch]] == ABSENT) @ self.is_removed.T)
+        for start in range(0, len(positions), step):
+            batch = np.arange(start, min(start + step, len(positions)))
+            is_possible = ~((inputs.codes[positions[batch]] == ABSENT) @ self.is_removed.T)
             # How many points of the curve remove as many features as a set has: shares of short texts can coincide.
             multiplicity = (n_removed[batch][:, None] == self.is_removed.sum(axis=1)[:, None]).sum(axis=2)
             is_needed = is_possible & (multiplicity > 0)
-            remaining = self._compute_probabilities(inputs, fitted, rows[batch], is_needed)
-            drops = np.where(is_needed, inputs.probability[rows[batch]][:, None] - remaining, 0)
+            remaining = self._compute_probabilities(inputs, fitted, positions[batch], is_needed)
+            drops = np.where(is_needed, inputs.probability[positions[batch]][:, None] - remaining, 0)
             low, high, first = np.zeros((len(batch), 1)), np.zeros((len(batch), 1)), 0
             for size, (sets, parents) in enumerate(self.levels, start=1):
                 level = slice(first, first := first + len(sets))
@@ -91,21 +91,21 @@ class Lattice:
         return np.asarray(totals / np.maximum(1, n_points)[:, None])
 
     def _compute_probabilities(
-        self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, is_needed: Bools
+        self, inputs: MetricInput, fitted: FittedRemoval, positions: Ints, is_needed: Bools
     ) -> Floats:
         """Return p(ŷ) (n, S) without each needed set, and 0 for other sets."""
         remaining = np.zeros(is_needed.shape)
         if self.edits is None:
             instances, sets = np.nonzero(is_needed)
-            probability = compute_erasure(inputs, fitted, rows[instances], self.is_removed[sets]).probability
+            probability = compute_erasure(inputs, fitted, positions[instances], self.is_removed[sets]).probability
             if probability is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
             remaining[instances, sets] = probability
             return remaining
-        for i, row in enumerate(rows):
-            label = int(inputs.predicted_classes[row])
+        for i, position in enumerate(positions):
+            label = int(inputs.predicted_classes[position])
             remaining[i, is_needed[i]] = self.edits.compute_probabilities(
-                inputs.model, inputs.codes[row], label, is_needed[i]
+                inputs.model, inputs.codes[position], label, is_needed[i]
             )
         return remaining
 

@@ -58,48 +58,48 @@ class Naopc(ErasureCurveMetric):
         is_linear = inputs.model.has_linear_logit and (replacement.value is not None or replacement.vectors is not None)
         lattice = None if is_linear else self._make_lattice(inputs, fitted, replacement)
         coarse = fitted if is_linear or lattice is not None else self._fit_coarse_removal(inputs, fitted)
-        rows = np.arange(len(inputs)) if is_linear else self._sample_instances(inputs, coarse, lattice)
+        positions = np.arange(len(inputs)) if is_linear else self._sample_instances(inputs, coarse, lattice)
 
         def compute_extremes(new: Ints) -> Floats:
-            new_rows = rows[new]
+            new_positions = positions[new]
             if lattice is not None:
                 return lattice.compute_extremes(
-                    inputs, fitted, new_rows, self.count_removals_per_point(inputs, new_rows)
+                    inputs, fitted, new_positions, self.count_removals_per_point(inputs, new_positions)
                 )
             if is_linear:
-                orders = self._sort_by_effect(inputs, replacement, new_rows)
+                orders = self._sort_by_effect(inputs, replacement, new_positions)
             else:
-                orders = self._search_orders(inputs, coarse, new_rows)
-            return np.stack([self.compute_mean_drops(inputs, fitted, new_rows, ranks) for ranks in orders], axis=1)
+                orders = self._search_orders(inputs, coarse, new_positions)
+            return np.stack([self.compute_mean_drops(inputs, fitted, new_positions, ranks) for ranks in orders], axis=1)
 
         worst, best = inputs.memory.get_or_compute(
-            f"{self!r}, {fitted.removal!r}", inputs.ids[rows], compute_extremes
+            f"{self!r}, {fitted.removal!r}", inputs.ids[positions], compute_extremes
         ).T
-        ranks = rank_features(inputs)[rows]
-        value = self.compute_mean_drops(inputs, fitted, rows, ranks)
+        ranks = rank_features(inputs)[positions]
+        value = self.compute_mean_drops(inputs, fitted, positions, ranks)
         for extreme in (worst, best):  # the same sum in another order differs by rounding
             value = np.where(np.abs(value - extreme) <= _TIE_TOLERANCE, extreme, value)
         if lattice is not None:  # a complete order is outside the exact extremes by rounding only
-            longest = self.count_removals_per_point(inputs, rows).max(axis=1, initial=0)
+            longest = self.count_removals_per_point(inputs, positions).max(axis=1, initial=0)
             is_complete = (ranks < longest[:, None]).sum(axis=1) >= longest
             value = np.where(is_complete, np.clip(value, worst, best), value)
         differs = best - worst > _TIE_TOLERANCE
         values = np.where(differs, value - worst, 0.0) / np.where(differs, best - worst, 1.0)
-        counts = {"sampled": len(rows), "above": int(np.count_nonzero(values > 1))}
+        counts = {"sampled": len(positions), "above": int(np.count_nonzero(values > 1))}
         method = ""
         if lattice is not None:
             method = "worst and best order exact, by all subsets"
         elif not is_linear:
             method = f"worst and best order approximated by beam search (width {self.width}"
             method += f", {self.draws} draws)" if coarse is not fitted else ")"
-        if len(rows) < len(inputs):
+        if len(positions) < len(inputs):
             method += ", on a sample of {sampled} instances"
         remark = "{above} of {sampled} values exceed 1"
         if is_linear or lattice is not None:
             remark = f"{remark} (incomplete orders)" if counts["above"] else ""
         return Score(
-            fitted.removal.variant, values, differs.astype(np.float64), positions=rows, method=method, remark=remark,
-            counts=counts,
+            fitted.removal.variant, values, differs.astype(np.float64), positions=positions, method=method,
+            remark=remark, counts=counts,
         )  # fmt: skip
 
     def _compute_longest_prefix(self, inputs: MetricInput) -> int:
@@ -116,7 +116,7 @@ class Naopc(ErasureCurveMetric):
             f"{self!r}, {fitted.removal!r}, lattice", lambda: Lattice.build(inputs.dataset, replacement, longest)
         )
 
-    def _sort_by_effect(self, inputs: MetricInput, replacement: Replacement, rows: Ints) -> list[Ints]:
+    def _sort_by_effect(self, inputs: MetricInput, replacement: Replacement, positions: Ints) -> list[Ints]:
         """Return the rank (n, M) of each feature in the worst and in the best order, for a linear logit.
 
         Proof: p(ŷ|x without S) = σ(z - Σ_S δ_j), where δ_j is what the replacement takes from the logit of ŷ. σ is
@@ -125,12 +125,12 @@ class Naopc(ErasureCurveMetric):
         drops at any points. The order by increasing δ has the smallest. (With `marginal`, p is a mean of several σ, and
         no order has this property.)
         """
-        codes, width = inputs.codes[rows], inputs.dataset.n_features
+        codes, width = inputs.codes[positions], inputs.dataset.n_features
         _, slopes = inputs.model.compute_linear_logits(codes[:0])
         vectors = replacement.vectors
         if vectors is None:
             vectors = inputs.model.embed_rows(np.full((1, width), replacement.value, dtype=np.int32))[0]
-        sign = np.where(inputs.predicted_classes[rows] == 1, 1.0, -1.0)[:, None]
+        sign = np.where(inputs.predicted_classes[positions] == 1, 1.0, -1.0)[:, None]
         is_taken = np.stack(
             [(inputs.model.embed_values(j, codes[:, j]) - vectors[j]) @ slopes[j] for j in range(width)], axis=1
         )
@@ -148,34 +148,34 @@ class Naopc(ErasureCurveMetric):
             repr(coarse), lambda: FittedRemoval(coarse, coarse.fit(inputs.dataset, inputs.model))
         )
 
-    def _search_orders(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints) -> list[Ints]:
+    def _search_orders(self, inputs: MetricInput, fitted: FittedRemoval, positions: Ints) -> list[Ints]:
         """Return the rank (n, M) of each feature in the worst and in the best order that beam search finds."""
-        batches = [rows[start : start + _BATCH_INSTANCES] for start in range(0, len(rows), _BATCH_INSTANCES)]
+        batches = [positions[start : start + _BATCH_INSTANCES] for start in range(0, len(positions), _BATCH_INSTANCES)]
         no_instances = np.zeros((0, inputs.dataset.n_features), dtype=np.int64)
         return [
             np.concatenate([no_instances, *(self._run_beam_search(inputs, fitted, batch, sign) for batch in batches)])
             for sign in (-1.0, 1.0)
         ]
 
-    def _run_beam_search(self, inputs: MetricInput, fitted: FittedRemoval, rows: Ints, sign: float) -> Ints:
+    def _run_beam_search(self, inputs: MetricInput, fitted: FittedRemoval, positions: Ints, sign: float) -> Ints:
         """Return the ranks (n, M) of the order with the largest AOPC that the beam keeps; the smallest for sign -1."""
         if inputs.probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        n_removed, before = self.count_removals_per_point(inputs, rows), inputs.probability
+        n_removed, before = self.count_removals_per_point(inputs, positions), inputs.probability
         # The beam has one line per order: its instance, the ranks of its features, and its total drop.
-        instances = np.arange(len(rows))
-        ranks = np.full((len(rows), inputs.dataset.n_features), _NOT_REMOVED)
-        totals, best_totals, best_ranks = np.zeros(len(rows)), np.full(len(rows), -np.inf), ranks.copy()
+        instances = np.arange(len(positions))
+        ranks = np.full((len(positions), inputs.dataset.n_features), _NOT_REMOVED)
+        totals, best_totals, best_ranks = np.zeros(len(positions)), np.full(len(positions), -np.inf), ranks.copy()
         for size in range(1, int(n_removed.max(initial=0)) + 1):
             continues = n_removed.max(axis=1)[instances] >= size
             instances, ranks, totals = instances[continues], ranks[continues], totals[continues]
-            lines, features = np.nonzero((ranks == _NOT_REMOVED) & (inputs.codes[rows[instances]] != ABSENT))
+            lines, features = np.nonzero((ranks == _NOT_REMOVED) & (inputs.codes[positions[instances]] != ABSENT))
             instances, ranks, totals = instances[lines], ranks[lines], totals[lines]
             ranks[np.arange(len(lines)), features] = size - 1
-            probability = compute_erasure(inputs, fitted, rows[instances], ranks != _NOT_REMOVED).probability
+            probability = compute_erasure(inputs, fitted, positions[instances], ranks != _NOT_REMOVED).probability
             if probability is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
-            drops = sign * (before[rows[instances]] - probability)
+            drops = sign * (before[positions[instances]] - probability)
             multiplicity = (n_removed[instances] == size).sum(axis=1)
             beam = _select_beam(
                 self.width, instances, ranks != _NOT_REMOVED, totals + np.maximum(1, multiplicity) * drops

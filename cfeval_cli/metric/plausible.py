@@ -47,15 +47,15 @@ class Plausible(Metric):
 
     def _compute_shares(self, inputs: MetricInput, counterfactuals: Counterfactuals, edited: Codes) -> Floats:
         """Return the share of neighbours of the new class for each flip, and zero for other instances."""
-        rows = np.flatnonzero(counterfactuals.flipped)
+        positions = np.flatnonzero(counterfactuals.flipped)
         # NumPy strips trailing zero bytes from such keys, so each key ends with a one.
-        keys = np.ascontiguousarray(np.pad(edited[rows] + 1, ((0, 0), (0, 1)), constant_values=1))
+        keys = np.ascontiguousarray(np.pad(edited[positions] + 1, ((0, 0), (0, 1)), constant_values=1))
         keys = keys.astype(">i4").view(f"S{4 * keys.shape[1]}").ravel()
         votes = inputs.memory.get_or_compute(
-            repr(self), keys, lambda new: self._compute_votes(inputs, edited[rows[new]])
+            repr(self), keys, lambda new: self._compute_votes(inputs, edited[positions[new]])
         )
         shares = np.zeros(len(inputs))
-        shares[rows] = votes[np.arange(len(rows)), counterfactuals.labels[rows]]
+        shares[positions] = votes[np.arange(len(positions)), counterfactuals.labels[positions]]
         return shares
 
     def _compute_votes(self, inputs: MetricInput, codes: Codes) -> Floats:

@@ -63,20 +63,20 @@ class Redundant(FeatureCountMetric):
         """Return the number of changed features that can be reset alone without losing the flip."""
         is_changed = find_changes(inputs, counterfactuals) & counterfactuals.flipped[:, None]
         # Resetting the only change restores the instance itself, which is not a flip.
-        rows, columns = np.nonzero(is_changed & (is_changed.sum(axis=1) > 1)[:, None])
-        features, labels = counterfactuals.features[rows, columns], inputs.predicted_classes[rows]
+        positions, columns = np.nonzero(is_changed & (is_changed.sum(axis=1) > 1)[:, None])
+        features, labels = counterfactuals.features[positions, columns], inputs.predicted_classes[positions]
         if counterfactuals.codes is not None:
-            reset = counterfactuals.codes[rows]
-            reset[np.arange(len(rows)), features] = inputs.codes[rows, features]
+            reset = counterfactuals.codes[positions]
+            reset[np.arange(len(positions)), features] = inputs.codes[positions, features]
             labels_after_reset = inputs.model.predict_labels(reset)
         elif counterfactuals.vectors is not None:
-            moved = counterfactuals.features[rows].copy()
-            moved[np.arange(len(rows)), columns] = NO_FEATURE
-            vectors = counterfactuals.vectors[rows]
-            labels_after_reset = inputs.model.evaluate_embeddings(inputs.codes[rows], moved, vectors, labels)[0]
+            moved = counterfactuals.features[positions].copy()
+            moved[np.arange(len(positions)), columns] = NO_FEATURE
+            vectors = counterfactuals.vectors[positions]
+            labels_after_reset = inputs.model.evaluate_embeddings(inputs.codes[positions], moved, vectors, labels)[0]
         else:
             raise ValueError("counterfactuals must have codes or vectors")
-        return np.bincount(rows, labels_after_reset != labels, minlength=len(inputs)).astype(np.float64)
+        return np.bincount(positions, labels_after_reset != labels, minlength=len(inputs)).astype(np.float64)
 
 
 def find_changes(inputs: MetricInput, counterfactuals: Counterfactuals) -> Bools:

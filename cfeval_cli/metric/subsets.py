@@ -36,26 +36,28 @@ class RandomSubsetMetric(ErasureMetric):
         """
         if inputs.explanation is None or inputs.probability is None:
             raise ValueError("needs scores and probabilities")
-        ids, first_rows, instance_rows = np.unique(inputs.ids, return_index=True, return_inverse=True)
-        sets = self._draw_sets(inputs, ids, first_rows)
-        rows = np.repeat(first_rows, self.subsets)
-        probability = compute_erasure(inputs, fitted, rows, sets.reshape(-1, inputs.dataset.n_features)).probability
+        ids, first_positions, id_positions = np.unique(inputs.ids, return_index=True, return_inverse=True)
+        sets = self._draw_sets(inputs, ids, first_positions)
+        positions = np.repeat(first_positions, self.subsets)
+        probability = compute_erasure(
+            inputs, fitted, positions, sets.reshape(-1, inputs.dataset.n_features)
+        ).probability
         if probability is None:
             raise ValueError("needs probabilities after the edit")
-        drops = (inputs.probability[rows] - probability).reshape(len(ids), self.subsets)[instance_rows.ravel()]
+        drops = (inputs.probability[positions] - probability).reshape(len(ids), self.subsets)[id_positions.ravel()]
         scores = inputs.explanation.to_dense(inputs.dataset.n_features)
         scores = np.where(np.isfinite(scores), scores, 0.0)
         largest = np.abs(scores).max(axis=1, keepdims=True, initial=0.0)
         scores = scores / np.where(largest > 0, largest, 1.0)
-        return np.einsum("nrm,nm->nr", sets[instance_rows.ravel()], scores), drops
+        return np.einsum("nrm,nm->nr", sets[id_positions.ravel()], scores), drops
 
-    def _draw_sets(self, inputs: MetricInput, ids: Ints, first_rows: Ints) -> Bools:
+    def _draw_sets(self, inputs: MetricInput, ids: Ints, first_positions: Ints) -> Bools:
         """Return the feature sets (n, R, M) of each instance, which do not depend on the explainer or the metric."""
 
         def draw(new: Ints) -> Bools:
             sets = np.zeros((len(new), self.subsets, inputs.dataset.n_features), dtype=bool)
             for position, i in enumerate(new.tolist()):
-                sets[position] = self._draw_sets_of(inputs.codes[first_rows[i]] != ABSENT, int(ids[i]))
+                sets[position] = self._draw_sets_of(inputs.codes[first_positions[i]] != ABSENT, int(ids[i]))
             return sets
 
         return inputs.memory.get_or_compute(f"subsets {self.subsets} {self.share} {self.seed}", ids, draw)
