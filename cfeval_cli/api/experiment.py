@@ -73,7 +73,7 @@ def _add_tables(folder: RunFolder) -> Report:
     from cfeval_cli.results.read import read_results
 
     report = Report(read_results(folder.path, folder.completed_record))
-    folder.add_files(report.make_texts())
+    folder.add_files(report.render_table_files())
     return report
 
 

@@ -97,13 +97,13 @@ def _get_columns() -> int:
 
 
 def print_tables(tables: Iterable[Table], closing: str, options: Options = DEFAULT_OPTIONS) -> None:
-    """Print tables and closing lines; detail tables only with --full, no table with --quiet."""
+    """Print tables and closing lines; supplementary tables only with --full, no table with --quiet."""
     from cfeval_cli.report.render.terminal import render_terminal
 
     console = make_console()
     if not options.quiet:
         for table in tables:
-            if options.full or not table.detail:
+            if options.full or not table.is_supplementary:
                 console.print()
                 console.print(render_terminal(table, console.width))
     if closing:

@@ -14,7 +14,7 @@ from cfeval_cli.pipeline.robustness import Robustness
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
 from cfeval_cli.statistics.explainer_stability import RepeatedExplanations
-from cfeval_cli.statistics.findings import CircularMetrics, Findings, compute_findings
+from cfeval_cli.statistics.run_statistics import CircularMetrics, RunStatistics, compute_statistics
 from cfeval_cli.statistics.scores import Scores
 
 
@@ -36,15 +36,15 @@ def draw_conclusions(
     explanations: Mapping[str, ExplainerResult],
     robustness: Robustness,
     bootstrap: Bootstrap,
-) -> Findings:
+) -> RunStatistics:
     """Return the tables that follow from the scores: values with intervals, correlations, differences, robustness."""
     plan, settings = context.plan, context.plan.settings
     circular = CircularMetrics(find_circular_truths(plan, context.spec, summary), drop=settings.circular == "drop")
-    findings = compute_findings(
+    statistics = compute_statistics(
         scores, summary, bootstrap, plan.graded_truth, robustness.bounds, robustness.reparametrised, circular,
         common=settings.support == "common",
     )  # fmt: skip
     if (repetition := robustness.repetition) is None:
-        return findings
+        return statistics
     repeated = RepeatedExplanations(repetition.rows, repetition.evaluated.explanations, repetition.evaluated.scores)
-    return replace(findings, **repeated.build_tables(explanations, scores, summary, settings.k, bootstrap))
+    return replace(statistics, **repeated.build_tables(explanations, scores, summary, settings.k, bootstrap))

@@ -46,7 +46,7 @@ def check_recommendation(outcome: RunOutcome, judges: Mapping[str, JudgeResult])
     arbitrary = {removal.variant for removal in outcome.context.plan.removals.values() if removal.arbitrary}
     answers = {}
     for question, answer in recommendation.answers.items():
-        ranked = preferred.rank_first(question, outcome.findings.metrics, contenders, arbitrary)
+        ranked = preferred.rank_first(question, outcome.statistics.metrics, contenders, arbitrary)
         checks = [] if ranked is None else [ranked]
         for name, judge in judges.items():
             if members := judge.recommendation.answers[question].confidence_set:

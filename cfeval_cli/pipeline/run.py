@@ -24,8 +24,8 @@ from cfeval_cli.pipeline.train import measure_fidelity, measure_quality, relabel
 from cfeval_cli.pipeline.truth import compute_truth, select_instances
 from cfeval_cli.results.folder import RunFolder
 from cfeval_cli.settings.plan import Plan
-from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.recommendation import Recommendation
+from cfeval_cli.statistics.run_statistics import RunStatistics
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RunOutcome:
     """The results of a run that its judges and the checks of the recommendation need."""
 
     context: RunContext
-    findings: Findings
+    statistics: RunStatistics
     recommendation: Recommendation
 
 
@@ -118,8 +118,8 @@ def run(
         folder.save_repetition(repetition.instances, reseeded.explanations, reseeded.selected, reseeded.edits)
     with progress.track_stage("conclude"):
         bootstrap = create_bootstrap(plan, scores, summary)
-        findings = draw_conclusions(context, scores, summary, explanations, robustness, bootstrap)
+        statistics = draw_conclusions(context, scores, summary, explanations, robustness, bootstrap)
     with progress.track_stage("check", len(jobs)) as advance:
         check_unchanged(context, jobs, explanations, advance)
-    folder.save_scores(scores, findings, bootstrap.resamples, context.ledger, progress.seconds)
-    return RunOutcome(context, findings, recommendation)
+    folder.save_scores(scores, statistics, bootstrap.resamples, context.ledger, progress.seconds)
+    return RunOutcome(context, statistics, recommendation)

@@ -63,4 +63,4 @@ def build_bounds(
         "optimum with each ground truth (the mean of several optima). bounds_truth.csv has the same over all instances."
     )
     title = "Bounds of each metric, and the position of each explainer between them"
-    return build_metric_table(title, columns, cells, [note], record, in_blocks=False, detail=True)
+    return build_metric_table(title, columns, cells, [note], record, in_blocks=False, is_supplementary=True)

@@ -24,7 +24,7 @@ from cfeval_cli.report.titles import (
     name_truths,
 )
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 OVERLAP_MARK = "~"  # marks a rank whose interval overlaps that of the next better one
@@ -32,24 +32,24 @@ _Line = Mapping[Any, Any]
 Taus = Mapping[str, Mapping[Pair, Cell]]  # by question, metric and variant
 
 
-def build_brief(findings: Findings, record: RunRecord) -> Table:
+def build_brief(statistics: RunStatistics, record: RunRecord) -> Table:
     """Build the table of one run; graded controls are left to the full tables."""
-    metrics = findings.metrics[findings.metrics["quality_level"].isna()]
+    metrics = statistics.metrics[statistics.metrics["quality_level"].isna()]
     if metrics.empty:
-        metrics = findings.metrics
+        metrics = statistics.metrics
     lines = metrics.rename(columns={"value_low": "low_end", "value_high": "high_end"})
-    hidden, low = find_arbitrary_metrics(lines, record), find_low_coverage(findings.metrics, record)
-    taus = _make_taus(findings.correlations, record)
+    hidden, low = find_arbitrary_metrics(lines, record), find_low_coverage(statistics.metrics, record)
+    taus = _make_taus(statistics.correlations, record)
     table = build_brief_scores(_describe(record), lines, record, low, taus, hidden)
     level = f"{100 * record.settings.confidence:.4g} %"
     notes = [write_marks_note(table, f"{level} CI overlaps that of the next better explainer")]
     if taus:
-        controls = list_contenders(findings.metrics, record, controls=True)
+        controls = list_contenders(statistics.metrics, record, controls=True)
         subset = f", without the controls ({', '.join(controls)})" if controls else ""
         notes.append(f"τ: Kendall's τ of a metric's ranking with the ground truth{subset}, with its {level} CI.")
     notes += [*table.notes, *write_hidden_notes(hidden, record)]
     notes += write_coverage_notes(find_low_coverage(lines, record), record)
-    notes += write_support_notes(findings.metrics, record, hidden)
+    notes += write_support_notes(statistics.metrics, record, hidden)
     notes += [*write_absent_notes(record), *write_fault_notes(record.explainers, record)]
     return replace(table, notes=[note for note in notes if note])
 

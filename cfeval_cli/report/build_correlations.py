@@ -42,7 +42,7 @@ from cfeval_cli.report.titles import (
 )
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.correlation import GRADED
-from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, has_controls, select_subset
 
 _Line = Mapping[Any, Any]
@@ -219,7 +219,7 @@ def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
         "bias, the part of the embeddings that is orthogonal to the weights, or the scale of the embeddings."
     )
     title = "Range of τ over parametrisations of the model"
-    return build_metric_table(title, columns, cells, [note], record, in_blocks=False, detail=True)
+    return build_metric_table(title, columns, cells, [note], record, in_blocks=False, is_supplementary=True)
 
 
 def _make_range_cell(line: _Line | None) -> Cell:
@@ -240,11 +240,11 @@ def _make_truth_title(sign: str, truth: str, name: str, record: RunRecord) -> Ti
     return Title(f"{sign} {name}", marks=STAR * (truth in record.settings.truth), term=sign)
 
 
-def build_instance_agreement(findings: Findings, record: RunRecord) -> list[Table]:
+def build_instance_agreement(statistics: RunStatistics, record: RunRecord) -> list[Table]:
     """Build the agreement instance by instance, over all explainers and, if there are controls, without those."""
-    table = _build_instances(select_subset(findings.instance_agreement), record)
-    lines = select_subset(findings.instance_agreement, WITHOUT_CONTROLS)
-    if lines.empty or not list_contenders(findings.metrics, record, controls=True):
+    table = _build_instances(select_subset(statistics.instance_agreement), record)
+    lines = select_subset(statistics.instance_agreement, WITHOUT_CONTROLS)
+    if lines.empty or not list_contenders(statistics.metrics, record, controls=True):
         return [table]
     return [table, replace(_build_instances(lines, record), title=f"{table.title}, without controls")]
 
@@ -281,7 +281,7 @@ def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
         f"{write_exceptions(counts, typical_counts, record, truths)}"
     )
     title = "Agreement instance by instance"
-    return build_metric_table(title, titles, cells, [note], record, in_blocks=False, detail=True)
+    return build_metric_table(title, titles, cells, [note], record, in_blocks=False, is_supplementary=True)
 
 
 def _make_statistic_cell(line: _Line | None, statistic: str, best: float) -> Cell:

@@ -35,7 +35,7 @@ def build_costs(ledger: pd.DataFrame, record: RunRecord) -> Table:
         f"{record.data.name}, {instances:,} instances. Seconds of one core; for cached explanations, those of their "
         "first computation. Model evaluations: rows that the model received."
     )
-    return Table("Costs", [*map(Title, _HEADER)], list(blocks.values()), [note], detail=True, part="cost")
+    return Table("Costs", [*map(Title, _HEADER)], list(blocks.values()), [note], is_supplementary=True, part="cost")
 
 
 def build_stages(record: RunRecord) -> list[Table]:
@@ -52,4 +52,4 @@ def build_stages(record: RunRecord) -> list[Table]:
     ]
     header = [Title("stage"), Title("seconds"), Title("share")]
     note = "Wall-clock time until the scores were computed, without figures and page."
-    return [Table("Time by stage", header, [rows], [note], detail=True, part="cost")]
+    return [Table("Time by stage", header, [rows], [note], is_supplementary=True, part="cost")]

@@ -13,8 +13,8 @@ from cfeval_cli.report.numbers import NumberFormat
 from cfeval_cli.report.table import BLANK, DASH, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, list_contenders, make_metric_title, name_truths
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, is_underpowered
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 _PairOfPairs = tuple[Pair, Pair]
@@ -34,12 +34,12 @@ def _build_triangles(differences: pd.DataFrame, record: RunRecord) -> list[Table
     return [_build_triangle(part, record, f": {names[truth]}" if has_several else "") for truth, part in parts.items()]
 
 
-def build_differences_without_controls(findings: Findings, record: RunRecord) -> list[Table]:
+def build_differences_without_controls(statistics: RunStatistics, record: RunRecord) -> list[Table]:
     """Build the same differences with the controls left out."""
-    if findings.differences.empty:
+    if statistics.differences.empty:
         return []
-    lines = select_subset(findings.differences, WITHOUT_CONTROLS)
-    if lines["difference"].isna().all() or not list_contenders(findings.metrics, record, controls=True):
+    lines = select_subset(statistics.differences, WITHOUT_CONTROLS)
+    if lines["difference"].isna().all() or not list_contenders(statistics.metrics, record, controls=True):
         return []
     # the larger τ over all explainers can be the smaller one without controls
     is_negative = lines["difference"] < 0
@@ -83,7 +83,7 @@ def _build_triangle(differences: pd.DataFrame, record: RunRecord, about: str) ->
             "resamples."
         )
     header = _number_columns(len(order))
-    return Table(f"Differences between the τ of metrics{about}", header, [rows], notes, detail=True)
+    return Table(f"Differences between the τ of metrics{about}", header, [rows], notes, is_supplementary=True)
 
 
 def _make_difference_cell(line: Mapping[Any, Any] | None) -> Cell:
@@ -116,7 +116,7 @@ def _write_triangle_notes(
     return notes
 
 
-def build_metric_agreement(pairs: pd.DataFrame, record: RunRecord, *, detail: bool) -> Table:
+def build_metric_agreement(pairs: pd.DataFrame, record: RunRecord, *, is_supplementary: bool) -> Table:
     """Build a triangle: τ between the rankings of two metrics."""
     taus = {
         ((line["metric"], line["variant"]), (line["other_metric"], line["other_variant"])): line["tau"]
@@ -135,4 +135,4 @@ def build_metric_agreement(pairs: pd.DataFrame, record: RunRecord, *, detail: bo
         "-1 the opposite. Metrics that agree need not be right."
     )
     header = _number_columns(len(order))
-    return Table("Agreement between metrics", header, [rows], [note], detail=detail)
+    return Table("Agreement between metrics", header, [rows], [note], is_supplementary=is_supplementary)

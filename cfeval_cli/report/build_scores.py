@@ -117,7 +117,9 @@ def _write_score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], recor
     return [*notes, *write_absent_notes(record), *write_fault_notes(explainers, record)]
 
 
-def build_graded(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float], *, detail: bool) -> Table:
+def build_graded(
+    metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float], *, is_supplementary: bool
+) -> Table:
     """Build the scores of graded controls: some quality levels, the first and the last among them."""
     levels = list(dict.fromkeys(metrics["explainer"]))
     places = np.linspace(0, len(levels) - 1, min(len(levels), _MAX_SHOWN_LEVELS))
@@ -128,7 +130,7 @@ def build_graded(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping
         f"Truth 0.9 selects the reference features with probability 0.9 and random features otherwise. "
         f"{len(shown_levels)} of {len(levels)} quality levels are shown."
     )
-    return replace(table, detail=detail, part="trust")
+    return replace(table, is_supplementary=is_supplementary, part="trust")
 
 
 def build_own_scores(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]) -> Table:
@@ -150,7 +152,7 @@ def build_own_scores(metrics: pd.DataFrame, record: RunRecord, low_coverage: Map
         "not comparable: an explainer that covers only the hard instances scores low."
     )
     title = "Scores of each explainer on its own instances"
-    return build_metric_table(title, list(titles.values()), cells, [note], record, detail=True, part="scores")
+    return build_metric_table(title, list(titles.values()), cells, [note], record, is_supplementary=True, part="scores")
 
 
 def compute_mean_ranks(metrics: pd.DataFrame, record: RunRecord) -> dict[str, pd.DataFrame]:

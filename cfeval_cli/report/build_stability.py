@@ -53,7 +53,7 @@ def _build_features(features: pd.DataFrame, record: RunRecord, low_coverage: Map
     if deterministic:
         notes.append(f"Deterministic, with the same features and scores: {', '.join(deterministic)}.")
     title = "Explainer stability: selected features"
-    return Table(title, [*map(Title, _HEADER)], [rows], notes, detail=True, part="appendix")
+    return Table(title, [*map(Title, _HEADER)], [rows], notes, is_supplementary=True, part="appendix")
 
 
 def _build_values(
@@ -77,7 +77,7 @@ def _build_values(
     title = "Explainer stability: values of the metrics"
     titles = make_explainer_titles(record, low_coverage)
     columns = [titles[name] for name in names]
-    return build_metric_table(title, columns, cells, [note], record, detail=True, part="appendix")
+    return build_metric_table(title, columns, cells, [note], record, is_supplementary=True, part="appendix")
 
 
 def _make_value_cell(line: Mapping[Any, Any] | None) -> Cell:

@@ -19,58 +19,58 @@ from cfeval_cli.report.notes import describe_controls, write_coverage_notes
 from cfeval_cli.report.table import LOW_COVERAGE_MARK, Table
 from cfeval_cli.report.titles import find_low_coverage, list_contenders, list_truth_metrics
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.subsets import select_subset
 
 
-def build_tables(findings: Findings, record: RunRecord) -> list[Table]:
+def build_tables(statistics: RunStatistics, record: RunRecord) -> list[Table]:
     """Build scores, correlations, their uncertainty, bounds and stability."""
-    metrics = findings.metrics
+    metrics = statistics.metrics
     is_graded, low = metrics["quality_level"].notna(), find_low_coverage(metrics, record)
     ungraded = metrics[~is_graded]
     has_scores, has_truths = not is_graded.all(), bool(record.truths)
     tables = [build_scores("Scores and ranks of the explainers", ungraded, record, low)] if has_scores else []
     if is_graded.any():
-        tables.append(build_graded(metrics[is_graded], record, low, detail=has_scores))
+        tables.append(build_graded(metrics[is_graded], record, low, is_supplementary=has_scores))
     if has_truths:
-        correlations = build_correlations(findings.correlations, record)
+        correlations = build_correlations(statistics.correlations, record)
         tables.append(
-            correlations.add_notes(*_write_control_notes(findings, record), *write_support_notes(metrics, record))
+            correlations.add_notes(*_write_control_notes(statistics, record), *write_support_notes(metrics, record))
         )
     elif len(record.explainers) > 1:
         tables.append(build_mean_ranks(metrics, record, low).add_notes(*write_support_notes(metrics, record)))
-    if len(findings.metric_agreement):
-        tables.append(build_metric_agreement(findings.metric_agreement, record, detail=has_truths))
-    tables += build_differences(findings.differences, record)
-    tables += build_differences_without_controls(findings, record)
-    if len(findings.instance_agreement):
-        tables += build_instance_agreement(findings, record)
-    if findings.invariance is not None and len(findings.invariance):
-        tables.append(build_ranges(select_subset(findings.invariance), record))
-    bounds, bounds_truth = findings.bounds, findings.bounds_truth
+    if len(statistics.metric_agreement):
+        tables.append(build_metric_agreement(statistics.metric_agreement, record, is_supplementary=has_truths))
+    tables += build_differences(statistics.differences, record)
+    tables += build_differences_without_controls(statistics, record)
+    if len(statistics.instance_agreement):
+        tables += build_instance_agreement(statistics, record)
+    if statistics.invariance is not None and len(statistics.invariance):
+        tables.append(build_ranges(select_subset(statistics.invariance), record))
+    bounds, bounds_truth = statistics.bounds, statistics.bounds_truth
     if bounds is not None and bounds_truth is not None and not bounds["metric"].isin(list_truth_metrics(record)).all():
         tables.append(build_bounds(bounds, bounds_truth, ungraded if has_scores else metrics, record, low))
     if (metrics["own_n"] != metrics["n"]).any():
         tables.append(build_own_scores(ungraded, record, low))
-    if findings.explainer_stability is not None and findings.explainer_stability_metrics is not None:
-        tables += build_stability(findings.explainer_stability, findings.explainer_stability_metrics, record, low)
+    if statistics.explainer_stability is not None and statistics.explainer_stability_metrics is not None:
+        tables += build_stability(statistics.explainer_stability, statistics.explainer_stability_metrics, record, low)
     return [_explain_marks(table, low, record) for table in tables]
 
 
-def select_metrics(findings: Findings, record: RunRecord) -> Findings:
+def select_metrics(statistics: RunStatistics, record: RunRecord) -> RunStatistics:
     """Keep the metrics that a run wants in its LaTeX tables; ranks and tests stay as they were among all."""
     names = record.settings.tables.metrics
     if names is None:
-        return findings
+        return statistics
     facts = (name for name, metric in record.metrics.items() if metric.role == "fact")
     selected = {*names, *list_truth_metrics(record), *facts}
-    frames = {field.name: getattr(findings, field.name) for field in fields(findings)}
+    frames = {field.name: getattr(statistics, field.name) for field in fields(statistics)}
     for name, frame in frames.items():
         for column in ("metric", "than_metric", "other_metric"):
             if frame is not None and column in frame:
                 frame = frame[frame[column].isin(selected)]
         frames[name] = frame
-    return replace(findings, **frames)
+    return replace(statistics, **frames)
 
 
 def _explain_marks(table: Table, low_coverage: Mapping[str, float], record: RunRecord) -> Table:
@@ -81,12 +81,12 @@ def _explain_marks(table: Table, low_coverage: Mapping[str, float], record: RunR
     return table.add_notes(*write_coverage_notes(low, record))
 
 
-def _write_control_notes(findings: Findings, record: RunRecord) -> list[str]:
+def _write_control_notes(statistics: RunStatistics, record: RunRecord) -> list[str]:
     """Write which explainers are controls, and which are left without them."""
-    controls = list_contenders(findings.metrics, record, controls=True)
-    if not controls or findings.correlations["tau"].isna().all():
+    controls = list_contenders(statistics.metrics, record, controls=True)
+    if not controls or statistics.correlations["tau"].isna().all():
         return []
-    contenders = list_contenders(findings.metrics, record)
+    contenders = list_contenders(statistics.metrics, record)
     return [
         f"no controls: without {', '.join(controls)}, {describe_controls(controls, record)}; remaining: "
         f"{', '.join(contenders) or 'none'}."

@@ -9,7 +9,7 @@ import pandas as pd
 
 from cfeval_cli.report.titles import make_metric_title, name_truths
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 
 _Line = Mapping[Any, Any]
@@ -17,15 +17,15 @@ _MIN_SHARE_OF_PAIRS = 0.9  # of the pairs of the metric with the most
 _KEYS = ["metric", "variant", "truth", "agreement"]
 
 
-def write_instance_verdict(findings: Findings, record: RunRecord) -> list[str]:
+def write_instance_verdict(statistics: RunStatistics, record: RunRecord) -> list[str]:
     """Write a sentence for each leading truth: the best metric, and the best one of the other family.
 
     Controls are left out, and metrics that are circular, not identifiable, or computed for a sample only.
     """
-    lines = findings.instance_agreement
+    lines = statistics.instance_agreement
     lines = lines[(lines["agreement"] == record.settings.agreement) & (lines["subset"] == WITHOUT_CONTROLS)]
     lines = lines[lines["d"].notna() & (lines["pairs"] > 0)]
-    circular = findings.correlations[[*_KEYS, "circular"]].drop_duplicates(_KEYS)
+    circular = statistics.correlations[[*_KEYS, "circular"]].drop_duplicates(_KEYS)
     lines = lines.merge(circular, on=_KEYS, how="left").sort_values("d", ascending=False, kind="stable")
     sentences = []
     for truth, question in name_truths(record.settings.truth, record).items():

@@ -22,7 +22,7 @@ def build_metric_table(
     not_identifiable: Container[Pair] = (),
     in_blocks: bool = True,
     ranked: bool = False,
-    detail: bool = False,
+    is_supplementary: bool = False,
     part: str = "trust",
 ) -> Table:
     """Build a table from the cells of each metric and variant.
@@ -45,8 +45,8 @@ def build_metric_table(
         Whether the rows are grouped by kind of metric.
     ranked
         Whether the columns are explainers, which each row ranks.
-    detail
-        Whether the table is in the files and with --full only.
+    is_supplementary
+        Whether the table is in the files and with --full only, not on the screen.
     part
         The part of the report: scores, trust, cost or appendix.
     """
@@ -57,7 +57,7 @@ def build_metric_table(
         row = Row(mark_not_identifiable(row_title, pair in not_identifiable), row_cells)
         blocks.setdefault(block, []).append(row)
     rows, left_out = merge_rows(blocks, ranked=ranked)
-    return Table(title, [Title("Metric"), *columns], rows, [*notes, *left_out], detail, ranked, part)
+    return Table(title, [Title("Metric"), *columns], rows, [*notes, *left_out], is_supplementary, ranked, part)
 
 
 def merge_rows(blocks: Mapping[str, Sequence[Row]], *, ranked: bool = False) -> tuple[list[list[Row]], list[str]]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from cfeval_cli.statistics.findings import Findings
+    from cfeval_cli.statistics.run_statistics import RunStatistics
 
 # the colours of Okabe and Ito, for all kinds of colour vision, with a darker yellow for white paper
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#B8A800")
@@ -117,9 +117,9 @@ def apply_style() -> Iterator[None]:
         yield
 
 
-def draw_plots(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
+def draw_plots(statistics: RunStatistics, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
     """Return the plots of values, counterfactuals, agreement and costs in the order of a page, by file name."""
-    ungraded = findings.metrics[findings.metrics["quality_level"].isna()]
+    ungraded = statistics.metrics[statistics.metrics["quality_level"].isna()]
     with_values = set(_list_pairs(ungraded[ungraded["value"].notna()]))
     truths = [truth for truth in list_leading_truths(record) if truth in with_values]
     has_judged = any(not is_truth(pair[0], record) for pair, _ in _group_by_metric(ungraded, record))
@@ -133,12 +133,12 @@ def draw_plots(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> di
         )
         if len(flips) and len(distances):
             figures["counterfactuals"] = _draw_counterfactuals(flips, distances, record)
-        if findings.correlations["tau"].notna().any():
-            figures["correlations"] = draw_correlations(findings.correlations, record)
+        if statistics.correlations["tau"].notna().any():
+            figures["correlations"] = draw_correlations(statistics.correlations, record)
         if has_judged:
             for number, truth in enumerate(truths):
                 name = "truth" if number == 0 else f"truth_{truth[1]}"
-                figures[name] = _draw_against_truth(ungraded, select_subset(findings.correlations), record, truth)
+                figures[name] = _draw_against_truth(ungraded, select_subset(statistics.correlations), record, truth)
         if truths:
             figures["costs"] = _draw_costs(ungraded, costs, record, truths)
     return figures

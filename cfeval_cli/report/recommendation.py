@@ -309,7 +309,7 @@ class _Writer:
             f"that of the best k, so that near-ties count little.{n_omitted}"
         ]
         title = f"{_TITLES[question]}: captured mass of the reference attributions"
-        return Table(title, header, [rows], notes, part="scores", detail=True)
+        return Table(title, header, [rows], notes, part="scores", is_supplementary=True)
 
     def build_differences(self, question: Question) -> Table:
         """Build the paired differences between all explainers."""
@@ -330,7 +330,7 @@ class _Writer:
             "simultaneous intervals and p-values for all pairs (bootstrap, single-step max |t|)."
         ]
         title = f"{_TITLES[question]}: differences between explainers"
-        return Table(title, header, [rows], notes, part="scores", detail=True)
+        return Table(title, header, [rows], notes, part="scores", is_supplementary=True)
 
     def _write_p(self, entry: Difference, smallest: float | None) -> str:
         if smallest is not None and entry.p <= smallest:
@@ -351,7 +351,7 @@ class _Writer:
         ]
         notes = [f"Groups of fewer than {MIN_INSTANCES} instances have no interval."]
         title = f"{_TITLES[question]}: recall@{self.recommendation.k} by group"
-        return Table(title, header, [rows], notes, part="scores", detail=True)
+        return Table(title, header, [rows], notes, part="scores", is_supplementary=True)
 
     def _make_group_cell(self, group: GroupScores, name: str) -> Cell:
         return Cell(group.recall[name], group.low.get(name), group.high.get(name), form=PERCENT)

@@ -163,7 +163,7 @@ class Table:
     header: Sequence[Title]  # the first is that of the rows' titles
     blocks: Sequence[Sequence[Row]]  # groups of rows, which a rule separates
     notes: Sequence[str] = ()
-    detail: bool = False  # whether it is in the files and with --full only, not on the screen
+    is_supplementary: bool = False  # whether it is in the files and with --full only, not on the screen
     ranked: bool = False  # whether its columns are explainers, which each row ranks
     part: str = "trust"  # of the report where it stands: scores, trust (in the metrics), cost or appendix
 

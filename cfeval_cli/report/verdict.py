@@ -26,8 +26,8 @@ from cfeval_cli.report.wording import format_p_value, join_names
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 from cfeval_cli.statistics.correlation import GRADED
-from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, is_underpowered
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 _MAX_NAMED_METRICS = 4
@@ -61,19 +61,19 @@ class _Comparison:
     not_compared: Mapping[_Explainers, pd.DataFrame] = field(default_factory=dict)  # by the fewer explainers ranked
 
     @staticmethod
-    def from_findings(findings: Findings, record: RunRecord, truth: str) -> _Comparison:
+    def from_statistics(statistics: RunStatistics, record: RunRecord, truth: str) -> _Comparison:
         """Sort metrics by their τ without controls, equal ones by their p and then in the order of the tables."""
-        correlations = _select_truth(findings.correlations, record, truth)
+        correlations = _select_truth(statistics.correlations, record, truth)
         keys = ["metric", "variant"]
         tau_of_all = select_subset(correlations)[[*keys, "tau"]].rename(columns={"tau": "tau_of_all"})
         lines = select_subset(correlations, WITHOUT_CONTROLS).merge(tau_of_all, on=keys)
         lines = lines[~lines["metric"].isin(list_truth_metrics(record)) & lines["tau"].notna()]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
-        differences = _select_truth(select_subset(findings.differences, WITHOUT_CONTROLS), record, truth)
+        differences = _select_truth(select_subset(statistics.differences, WITHOUT_CONTROLS), record, truth)
         contenders, controls = (
-            list_contenders(findings.metrics, record, controls=is_control) for is_control in (False, True)
+            list_contenders(statistics.metrics, record, controls=is_control) for is_control in (False, True)
         )
-        groups = _group_by_explainers(lines, findings.metrics, record, truth) or [((), lines)]
+        groups = _group_by_explainers(lines, statistics.metrics, record, truth) or [((), lines)]
         (_, compared), *not_compared = groups
         differences = differences[differences["difference"].notna()]
         return _Comparison(compared, differences, record, truth, contenders, controls, dict(not_compared))
@@ -167,12 +167,12 @@ class _Comparison:
         )
 
 
-def write_verdict(findings: Findings, record: RunRecord) -> Verdict:
+def write_verdict(statistics: RunStatistics, record: RunRecord) -> Verdict:
     """Write the verdict on a run. With too few instances it is inconclusive, whatever the values are."""
-    verdict = _write_verdict(findings, record)
+    verdict = _write_verdict(statistics, record)
     count = record.instances
     if count >= MIN_INSTANCES:
-        return _add_instance_verdict(verdict, write_instance_verdict(findings, record))
+        return _add_instance_verdict(verdict, write_instance_verdict(statistics, record))
     size = "1 instance is" if count == 1 else f"{count} instances are"
     return Verdict(f"Inconclusive: {size} too few to compare explainers or metrics", False, verdict.points)
 
@@ -184,27 +184,27 @@ def _add_instance_verdict(verdict: Verdict, sentences: Sequence[str]) -> Verdict
     return Verdict(". ".join(sentences), verdict.is_significant, [f"{verdict.headline}.", *verdict.points])
 
 
-def _write_verdict(findings: Findings, record: RunRecord) -> Verdict:
-    record = mark_low_coverage(findings.metrics, record)
+def _write_verdict(statistics: RunStatistics, record: RunRecord) -> Verdict:
+    record = mark_low_coverage(statistics.metrics, record)
     if not record.truths and len(record.explainers) > 1:
-        return _write_verdict_without_truth(findings, record)
+        return _write_verdict_without_truth(statistics, record)
     truths = record.settings.truth
-    every_comparison = [_Comparison.from_findings(findings, record, truth) for truth in truths]
+    every_comparison = [_Comparison.from_statistics(statistics, record, truth) for truth in truths]
     comparisons = [comparison for comparison in every_comparison if len(comparison.lines)]
-    graded = _graded_notes(findings.correlations, record)
+    graded = _graded_notes(statistics.correlations, record)
     if not comparisons:
         if graded:
             return Verdict("Only graded control explainers were ranked", False, graded)
         reason = record.correlations_absent or _explain_missing_comparison(every_comparison)
-        points = [note for truth in truths for note in _agreement_notes(findings.metrics, record, truth)]
+        points = [note for truth in truths for note in _agreement_notes(statistics.metrics, record, truth)]
         return Verdict(
             "No metric could be compared with the ground truth", False, [f"No correlations: {reason}.", *points]
         )
     is_significant = any(comparison.is_significant for comparison in comparisons)
     if len(comparisons) == 1:
         (comparison,) = comparisons
-        points = [*_list_points(findings, comparison), *_not_compared_notes({"": comparison})]
-        points += [*_other_truth_notes(findings.correlations, comparison), *graded]
+        points = [*_list_points(statistics, comparison), *_not_compared_notes({"": comparison})]
+        points += [*_other_truth_notes(statistics.correlations, comparison), *graded]
         headline = _write_headline(comparison)
         return Verdict(f"For this trained model: {headline}", is_significant, points)
     names = name_truths((comparison.truth for comparison in comparisons), record)
@@ -212,7 +212,7 @@ def _write_verdict(findings: Findings, record: RunRecord) -> Verdict:
     points = [
         f"{question.capitalize()}: {point}"
         for question, comparison in by_question.items()
-        for point in _list_brief_points(findings, comparison)
+        for point in _list_brief_points(statistics, comparison)
     ]
     points += [*_not_compared_notes(by_question), _describe_tau(comparisons), *graded]
     return Verdict(_write_joint_headline(by_question), is_significant, points)
@@ -255,18 +255,18 @@ def _describe_orderings(n_explainers: int) -> str:
     return f"{n_explainers} explainers allow only {factorial(n_explainers):,} orderings"
 
 
-def _list_points(findings: Findings, comparison: _Comparison) -> list[str]:
+def _list_points(statistics: RunStatistics, comparison: _Comparison) -> list[str]:
     """Return all sentences on the only ground truth."""
     return [
         _describe_highest_tau(comparison),
-        *_not_identifiable_notes(findings, comparison),
+        *_not_identifiable_notes(statistics, comparison),
         *_difference_notes(comparison),
         *_family_notes(comparison),
-        *_agreement_notes(findings.metrics, comparison.record, comparison.truth),
+        *_agreement_notes(statistics.metrics, comparison.record, comparison.truth),
     ]
 
 
-def _list_brief_points(findings: Findings, comparison: _Comparison) -> list[str]:
+def _list_brief_points(statistics: RunStatistics, comparison: _Comparison) -> list[str]:
     """Return the sentences on one of several ground truths, in two paragraphs."""
     lines = comparison.leader_lines
     intervals = [_format_interval(*ends) for ends in zip(lines["tau_low"], lines["tau_high"], strict=True)]
@@ -281,9 +281,9 @@ def _list_brief_points(findings: Findings, comparison: _Comparison) -> list[str]
     if comparison.n_hypotheses > 1:
         text += f", adjusted for {comparison.n_hypotheses} metrics {format_p_value(comparison.adjusted_p)}"
     first = [
-        f"{text}.", *_not_identifiable_notes(findings, comparison), *_difference_notes(comparison, is_brief=True)
+        f"{text}.", *_not_identifiable_notes(statistics, comparison), *_difference_notes(comparison, is_brief=True)
     ]  # fmt: skip
-    agreement = _agreement_notes(findings.metrics, comparison.record, comparison.truth)
+    agreement = _agreement_notes(statistics.metrics, comparison.record, comparison.truth)
     return [" ".join(first), " ".join([*_family_notes(comparison), *agreement])]
 
 
@@ -342,9 +342,9 @@ def _explain_missing_comparison(comparisons: Sequence[_Comparison]) -> str:
     return "no metric has values for two explainers that the ground truth can rank"
 
 
-def _write_verdict_without_truth(findings: Findings, record: RunRecord) -> Verdict:
+def _write_verdict_without_truth(statistics: RunStatistics, record: RunRecord) -> Verdict:
     """Write which explainer ranks first by each kind of metrics, and how far the metrics agree with each other."""
-    mean_ranks = compute_mean_ranks(findings.metrics, record)
+    mean_ranks = compute_mean_ranks(statistics.metrics, record)
     if not mean_ranks:
         return Verdict("No ground truth for this model, and every metric ties the explainers", False, [])
     kinds_of: dict[str, list[str]] = {}  # by the explainers that rank first
@@ -358,13 +358,13 @@ def _write_verdict_without_truth(findings: Findings, record: RunRecord) -> Verdi
         points.append(f"Mean rank over {ranks['count'].max()} {kind} metrics: {text}.")
     firsts = ", ".join(f"{first} {join_names(kinds)}" for first, kinds in kinds_of.items())
     return Verdict(
-        f"No ground truth for this model: {firsts}", False, [*points, *_metric_agreement_notes(findings, record)]
+        f"No ground truth for this model: {firsts}", False, [*points, *_metric_agreement_notes(statistics, record)]
     )
 
 
-def _metric_agreement_notes(findings: Findings, record: RunRecord) -> list[str]:
+def _metric_agreement_notes(statistics: RunStatistics, record: RunRecord) -> list[str]:
     """Return how far metrics agree with each other, within a kind and between kinds."""
-    pairs = findings.metric_agreement
+    pairs = statistics.metric_agreement
     if pairs.empty:
         return []
     block = {name: entry.block for name, entry in record.metrics.items()}
@@ -472,11 +472,11 @@ def _describe_explainers(comparison: _Comparison) -> str:
     return f"the {count} explainers{' that are not controls' * bool(comparison.controls)}{named}"
 
 
-def _not_identifiable_notes(findings: Findings, comparison: _Comparison) -> list[str]:
+def _not_identifiable_notes(statistics: RunStatistics, comparison: _Comparison) -> list[str]:
     """Return which of the highest τ depend on the parametrisation of the model, and how far they can change."""
-    if findings.invariance is None:
+    if statistics.invariance is None:
         return []
-    ranges = select_subset(findings.invariance, WITHOUT_CONTROLS)
+    ranges = select_subset(statistics.invariance, WITHOUT_CONTROLS)
     lines = _select_truth(ranges, comparison.record, comparison.truth)
     lines = lines[lines["not_identifiable"].isin([True])]
     parts = [

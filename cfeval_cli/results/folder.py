@@ -43,8 +43,8 @@ from cfeval_cli.results.record import FidelityEntry, RunRecord, StageEntry, pars
 from cfeval_cli.results.schema import RESULT_FILES, get_table_file
 from cfeval_cli.results.validation import read_record, read_verified_record
 from cfeval_cli.settings.plan import Plan
-from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.recommendation import Recommendation
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.scores import Scores
 
 log = logging.getLogger(__name__)
@@ -241,15 +241,15 @@ class RunFolder:
     def save_scores(
         self,
         scores: Scores,
-        findings: Findings,
+        statistics: RunStatistics,
         n_resamples: int,
         ledger: Ledger,
         seconds: Mapping[tuple[str, str], float],
     ) -> None:
         """Save the scores per instance, the statistics, and the costs; `seconds` are by stage and component."""
         self._files.write_row_groups("scores.parquet", tables.make_scores_builders(scores))
-        for field in fields(findings):
-            frame = getattr(findings, field.name)
+        for field in fields(statistics):
+            frame = getattr(statistics, field.name)
             if frame is not None:
                 self._files.write_frame(get_table_file(field.name), frame)
         self._add_entries(

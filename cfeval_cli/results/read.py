@@ -27,8 +27,8 @@ from cfeval_cli.results.validation import (
     read_text,
     read_verified_record,
 )
-from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.recommendation import Recommendation
+from cfeval_cli.statistics.run_statistics import RunStatistics
 
 REPORT_FILES = (PAGE_FILE, "figures/")  # can be made again from the others
 
@@ -88,19 +88,19 @@ class StoredRun:
 
     folder: Path
     record: RunRecord
-    findings: Findings
+    statistics: RunStatistics
     costs: pd.DataFrame
     data: DataDescription
 
     @property
     def metrics(self) -> pd.DataFrame:
         """Value, interval and rank of each metric, variant and explainer."""
-        return self.findings.metrics
+        return self.statistics.metrics
 
     @property
     def correlations(self) -> pd.DataFrame:
         """How well each metric ranks the explainers, for each truth and subset."""
-        return self.findings.correlations
+        return self.statistics.correlations
 
     @cached_property
     def named_explainers(self) -> list[str]:
@@ -190,7 +190,7 @@ def read_results(path: Path, record: RunRecord | None = None) -> StoredRun:
     record = read_verified_record(path, unverified=REPORT_FILES) if record is None else record
     try:
         check_complete(record, _REQUIRED_ENTRIES)
-        files = {field.name: get_table_file(field.name) for field in fields(Findings)}
+        files = {field.name: get_table_file(field.name) for field in fields(RunStatistics)}
         files = {
             name: file
             for name, file in files.items()
@@ -198,9 +198,9 @@ def read_results(path: Path, record: RunRecord | None = None) -> StoredRun:
         }
         for file in (*files.values(), "costs.csv", "dataset.json", *_REQUIRED_TABLES):
             check_listed(record, file)
-        findings = Findings(**{name: read_table(path / file) for name, file in files.items()})
+        statistics = RunStatistics(**{name: read_table(path / file) for name, file in files.items()})
         data = parse_entry(DataDescription, json.loads(read_text(path / "dataset.json")), "dataset.json")
-        return StoredRun(path, record, findings, read_table(path / "costs.csv"), data)
+        return StoredRun(path, record, statistics, read_table(path / "costs.csv"), data)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, *RESOURCE_ERRORS) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} has no report: {' '.join(reason.split())}.") from error

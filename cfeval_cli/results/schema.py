@@ -391,7 +391,7 @@ def render_columns(schema: TableSchema) -> str:
     return "\n".join([schema.meaning, "", *lines])
 
 
-def render_page(page: str) -> str:
+def insert_columns(page: str) -> str:
     """Return docs/run-folder.md with the text between the markers of each table replaced."""
     end = "<!-- end -->"
     for name, schema in TABLES.items():
@@ -403,4 +403,4 @@ def render_page(page: str) -> str:
 
 if __name__ == "__main__":
     file = Path(sys.argv[1])
-    file.write_text(render_page(file.read_text(encoding="utf-8")), encoding="utf-8")
+    file.write_text(insert_columns(file.read_text(encoding="utf-8")), encoding="utf-8")

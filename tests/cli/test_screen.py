@@ -28,13 +28,13 @@ def test_answer_is_followed_by_one_table_or_with_full_by_all_tables(monkeypatch,
     assert lines[0].startswith("Verdict: word") and max(map(len, lines)) <= 80
     assert {word for line in lines[:3] for word in line.split()} == {"Verdict:", "word", "end."}
     assert "A brief title" in lines and "A title" not in lines and lines[-2:] == ["Report: there", "Results: here"]
-    detail, full = replace(TABLE, title="Another", detail=True), screen.Options(full=True)
-    screen.print_answer(["Verdict: x."], rows, [TABLE, detail], ["Results: here"], full)
+    supplementary_table, full = replace(TABLE, title="Another", is_supplementary=True), screen.Options(full=True)
+    screen.print_answer(["Verdict: x."], rows, [TABLE, supplementary_table], ["Results: here"], full)
     text = capsys.readouterr().out
     assert text.startswith("Verdict: x.\n") and "A title" in text and "Another" in text and "brief" not in text
-    screen.print_tables([detail], "here", full)
+    screen.print_tables([supplementary_table], "here", full)
     assert "Another" in capsys.readouterr().out
-    screen.print_tables([detail], "here")
+    screen.print_tables([supplementary_table], "here")
     assert "Another" not in capsys.readouterr().out
     monkeypatch.delenv("COLUMNS")  # for a file or another program: a line for each sentence
     screen.print_answer(["Verdict: " + "word " * 40 + "end."], rows, [], ["Results: here"])

@@ -77,18 +77,18 @@ def compute(toy, folder, *arguments):
 def test_model_with_probabilities_has_every_explainer_and_metric_that_applies(toy, folder):
     options = ("bounds=5", "explainer_stability=2", "metric=core", "truth=[signed]", "n_explain=30")
     results = compute(toy, folder, "model=forest", *options, *FEWER_SAMPLES)
-    record, findings = results.record, results.findings
+    record, statistics = results.record, results.statistics
     assert list(record.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record.explainers_absent["lr"] and set(record.metrics_absent) == {"recall", "hit"}
-    assert findings.correlations.empty and not record.truths and "has no ground truth" in record.correlations_absent
+    assert statistics.correlations.empty and not record.truths and "has no ground truth" in record.correlations_absent
     assert not {"model.npz", "truth.parquet"} & set(record.files)
-    metrics = findings.metrics.set_index(["metric", "variant", "explainer"])
+    metrics = statistics.metrics.set_index(["metric", "variant", "explainer"])
     assert metrics.loc["comprehensiveness"].loc["del"]["value"].isna().all()
     assert metrics.loc["comprehensiveness"].loc["del"]["note"].str.contains("embeddings").all()
     assert metrics.loc["comprehensiveness"].loc["marginal"]["value"].notna().all()
     for name in ("validity_soft", "c_soft", "validity", "c", "proximity", "sufficiency", "dfr"):
         assert metrics.loc[name]["value"].notna().any(), name
-    assert "No ground truth for this model:" in write_verdict(findings, record).headline
+    assert "No ground truth for this model:" in write_verdict(statistics, record).headline
     page = build.Report(results).render_page({}, [])
     assert "a model without ground truth" in page and "Explainers not applicable" in page
 
@@ -97,7 +97,7 @@ def test_model_with_labels_has_the_metrics_of_labels(toy, folder):
     results = compute(toy, folder, "model=label_forest", *FEWER_SAMPLES[1:])
     assert list(results.record.explainers) == ["random", "anchor", "decision_boundary"]
     assert set(results.record.explainers_absent) == {"omission", "lime", "lr"}
-    metrics = results.findings.metrics
+    metrics = results.statistics.metrics
     scored_metrics = set(metrics.loc[metrics["value"].notna(), "metric"])
     assert scored_metrics == {"dfr", "validity", "proximity", "proximity_flips", "c", "coverage"}
     assert results.record.levels == ["label"]

@@ -64,8 +64,8 @@ def test_code_and_commands_of_a_page_work(page, toy, shared_cache, tmp_path, mon
         exec(compile(check, page.name, "exec"), {})
         inside.run(tmp_path / "run", *words, folder=tmp_path / "conf")
     results = read_results(tmp_path / "run")
-    metrics = results.findings.metrics
-    assert metrics["value"].notna().sum() > 5 and write_verdict(results.findings, results.record).headline
+    metrics = results.statistics.metrics
+    assert metrics["value"].notna().sum() > 5 and write_verdict(results.statistics, results.record).headline
     column_of_page = {
         "explainer": metrics["explainer"], "metric": metrics["metric"], "truth": metrics["variant"],
         "removal": metrics["variant"],

@@ -11,7 +11,7 @@ import pytest
 
 from cfeval_cli.report import plots, recommendation, verdict
 from cfeval_cli.results.recommendation import parse_recommendation
-from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from tests.conftest import find_only_run, run_cfeval
 from tests.end_to_end import readme_excerpts
 from tests.inside import compose_config
@@ -99,7 +99,7 @@ def adults_excerpt():
     """Of the differences between metrics only those that are none: with four explainers no other one could count."""
     names = ("metrics", "correlations", "differences", "instance_agreement")
     read = [pd.read_csv(readme_excerpts.PLACE / f"adults_{name}.csv") for name in names]
-    return Findings(*read, metric_agreement=pd.DataFrame()), make_record(**load_excerpt("adults.json")["record"])
+    return RunStatistics(*read, metric_agreement=pd.DataFrame()), make_record(**load_excerpt("adults.json")["record"])
 
 
 def test_the_shown_verdict_follows_from_the_stored_results(adults_excerpt):
@@ -108,9 +108,9 @@ def test_the_shown_verdict_follows_from_the_stored_results(adults_excerpt):
 
 
 def test_the_picture_is_drawn_from_the_stored_results(adults_excerpt):
-    findings, record = adults_excerpt
+    statistics, record = adults_excerpt
     with plots.apply_style():
-        figure = plots.draw_correlations(findings.correlations, record)
+        figure = plots.draw_correlations(statistics.correlations, record)
     check_figures_are_equal(figure.render("svg"), (ROOT / "docs" / "pictures" / "adults.svg").read_bytes())
     assert "figures/correlations.svg` of `make run`" in README
 

@@ -22,7 +22,7 @@ from cfeval_cli.report.render import html, latex, markdown, narrow, terminal
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.statistics.bootstrap import Bootstrap
-from cfeval_cli.statistics.findings import compute_findings
+from cfeval_cli.statistics.run_statistics import compute_statistics
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.study.paper.compare import render_documents
 from tests.hostile.mutations import parametrize_seeds
@@ -197,8 +197,10 @@ def test_names_in_figures_are_text():
     metrics = {key: metric.model_copy(update={"title": name}) for key, metric in RUN.metrics.items()}
     record = change_record(RUN, data={"name": name}, explainers=dict.fromkeys(RUN.explainers, name), metrics=metrics)
     scores, order = build(4, n=30)
-    findings = compute_findings(Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
-    figures = list(plots.draw_plots(findings, COSTS, record).values())
+    statistics = compute_statistics(
+        Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed"
+    )
+    figures = list(plots.draw_plots(statistics, COSTS, record).values())
     for figure in figures:
         xml.etree.ElementTree.fromstring(figure.render("svg"))  # whole, without control characters
     assert figures[0].render("png")

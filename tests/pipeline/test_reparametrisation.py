@@ -20,8 +20,8 @@ from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read_results
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import Bootstrap
-from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.invariance import ALL_CHANGES
+from cfeval_cli.statistics.run_statistics import compute_statistics
 from cfeval_cli.statistics.scores import Scores
 from tests.conftest import FEW_METRICS, drop_overridden
 from tests.inside import make_plan
@@ -52,7 +52,7 @@ class ScoredRun:
         )
 
     def conclude(self, reparametrised):
-        return compute_findings(self.scores, self.summary, Bootstrap(0, resamples=0), reparametrised=reparametrised)
+        return compute_statistics(self.scores, self.summary, Bootstrap(0, resamples=0), reparametrised=reparametrised)
 
 
 def score_explanations(context, explanations):
@@ -332,7 +332,7 @@ def test_families_are_those_of_the_run():
     run = score_run(
         TABLE, draw_linear(TABLE, 0, 3), "explainer=[random,lr,graded]", "explainer.graded.quality_levels=4"
     )
-    findings = run.conclude(run.reparametrise())
-    assert set(findings.invariance["agreement"]) == {"recall", "hit", "order"}
-    correlations = findings.correlations.dropna(subset="tau")
-    assert len(correlations) == len(findings.invariance) and correlations["not_identifiable"].notna().all()
+    statistics = run.conclude(run.reparametrise())
+    assert set(statistics.invariance["agreement"]) == {"recall", "hit", "order"}
+    correlations = statistics.correlations.dropna(subset="tau")
+    assert len(correlations) == len(statistics.invariance) and correlations["not_identifiable"].notna().all()

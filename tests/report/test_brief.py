@@ -100,14 +100,14 @@ def test_control_characters_are_escaped():
         assert evil not in text and "\\x1b[2J" in text
 
 
-def load_findings(folder):
+def load_statistics(folder):
     results = read_results(folder)
-    return results.findings, results.record
+    return results.statistics, results.record
 
 
 def test_values_ranks_and_marks_equal_those_of_metrics_csv(toy, make_run):
     folder = make_run(toy, *FIVE)
-    brief = build_brief(*load_findings(folder))
+    brief = build_brief(*load_statistics(folder))
     with (folder / "metrics.csv").open() as file:
         rows = [
             row
@@ -147,8 +147,8 @@ def test_tied_ranks_are_compared_with_the_next_better_rank():
 
 def test_tau_excludes_controls_for_each_question(toy, make_run):
     folder = make_run(toy, *FIVE)
-    run_findings, record = load_findings(folder)
-    brief = build_brief(run_findings, record)
+    run_statistics, record = load_statistics(folder)
+    brief = build_brief(run_statistics, record)
     assert [title.text for title in brief.header[-2:]] == ["τ\u00a0contribution", "τ\u00a0change"]
     lines = select_subset(pd.read_csv(folder / "correlations.csv"), WITHOUT_CONTROLS)
     for (place, truth), metric in product(enumerate(["shapley", "contrast"]), ["dfr", "validity_soft"]):
@@ -160,7 +160,7 @@ def test_tau_excludes_controls_for_each_question(toy, make_run):
 
 
 def test_rows_that_are_empty_or_the_same_are_named_below(toy, make_run):
-    brief = build_brief(*load_findings(make_run(toy, *FIVE)))
+    brief = build_brief(*load_statistics(make_run(toy, *FIVE)))
     notes = " ".join(brief.notes)
     assert "No values: Comp. (mask)" in notes and "Coverage 100%" in notes
     names = [row.title.text for row in brief.rows]
@@ -170,6 +170,6 @@ def test_rows_that_are_empty_or_the_same_are_named_below(toy, make_run):
 
 
 def test_one_explainer_has_values_and_no_ranks(toy, make_run):
-    brief = build_brief(*load_findings(make_run(toy, "explainer=lr", "n_explain=20")))
+    brief = build_brief(*load_statistics(make_run(toy, "explainer=lr", "n_explain=20")))
     assert len(brief.header) == 2 and not any(row.cells[0].rank_text for row in brief.rows)
     assert "rank" not in " ".join(brief.notes)

@@ -30,7 +30,7 @@ LINES = [
 ]
 
 
-def make_findings(lines=LINES, circular=()):
+def make_statistics(lines=LINES, circular=()):
     table = pd.DataFrame(lines, columns=COLUMNS)
     correlations = table[["metric", "variant", "truth", "agreement"]].drop_duplicates()
     is_circular = [metric in circular for metric in correlations["metric"]]
@@ -38,7 +38,7 @@ def make_findings(lines=LINES, circular=()):
 
 
 def test_best_metric_is_compared_with_the_best_of_the_other_family():
-    assert write_instance_verdict(make_findings(), RECORD) == [
+    assert write_instance_verdict(make_statistics(), RECORD) == [
         "Contribution: Comp. (marginal) prefers the more faithful of two explanations of an instance in 90 % of 3,945 "
         "pairs (95 % CI [89, 91]); C_soft (probability) in 51 % (chance: 50 %)",
         "Change: C_soft (probability) prefers the more faithful of two explanations of an instance in 69 % of 2,000 "
@@ -47,24 +47,24 @@ def test_best_metric_is_compared_with_the_best_of_the_other_family():
 
 
 def test_circular_metric_leads_only_if_every_metric_is_circular():
-    sentence = write_instance_verdict(make_findings(circular=("comp",)), RECORD)[0]
+    sentence = write_instance_verdict(make_statistics(circular=("comp",)), RECORD)[0]
     assert sentence.startswith("Contribution: C_soft (probability) prefers") and "Comp." not in sentence
-    sentence = write_instance_verdict(make_findings(circular=("comp", "c_soft")), RECORD)[0]
+    sentence = write_instance_verdict(make_statistics(circular=("comp", "c_soft")), RECORD)[0]
     assert "3,945 pairs (95 % CI [89, 91]), circular; C_soft" in sentence
 
 
 def test_metric_computed_for_a_sample_does_not_lead():
     sample = ("naopc", "marginal", "shapley", "recall", "without_controls", 152, 0.9, 0.8, 1.0)
-    assert write_instance_verdict(make_findings([*LINES, sample]), RECORD)[0].startswith(
+    assert write_instance_verdict(make_statistics([*LINES, sample]), RECORD)[0].startswith(
         "Contribution: Comp. (marginal)"
     )
 
 
 def test_missing_interval_and_family_are_left_out():
-    (sentence,) = write_instance_verdict(make_findings([(*LINES[0][:-2], float("nan"), float("nan"))]), RECORD)
+    (sentence,) = write_instance_verdict(make_statistics([(*LINES[0][:-2], float("nan"), float("nan"))]), RECORD)
     assert sentence.endswith("in 90 % of 3,945 pairs (chance: 50 %)")
 
 
 @pytest.mark.parametrize("lines", [[], [(*LINES[0][:4], "all", *LINES[0][5:])], [(*LINES[0][:5], 0, *LINES[0][6:])]])
 def test_without_pairs_of_explainers_that_are_no_controls_there_is_no_sentence(lines):
-    assert write_instance_verdict(make_findings(lines), RECORD) == []
+    assert write_instance_verdict(make_statistics(lines), RECORD) == []

@@ -69,12 +69,15 @@ def test_only_selected_metrics_have_rows_in_latex(toy, make_run):
     folder = make_run(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
     run = read_results(folder)
     full_run = replace(run, record=change_record(run.record, settings={"tables": {"metrics": None}}))  # all
-    text, full_text = (folder / "tables.tex").read_text(), dict(Report(full_run).make_texts())["tables.tex"].decode()
+    text, full_text = (
+        (folder / "tables.tex").read_text(),
+        dict(Report(full_run).render_table_files())["tables.tex"].decode(),
+    )
     assert "Comp. (del.)" in text and "soft" in text and "GroundTruth" in text
     assert "Suff." in full_text and "Suff." not in text and "Proximity" not in text
     assert "Suff." in (folder / "tables.md").read_text()  # which has all
 
-    selected = [(select_metrics(element.findings, element.record), element.record) for element in (run, full_run)]
+    selected = [(select_metrics(element.statistics, element.record), element.record) for element in (run, full_run)]
     rows, all_rows = (dict(_rows(build_tables(*element)[0])) for element in selected)
     assert set(rows) < set(all_rows) and all(all_rows[name] == cells for name, cells in rows.items())  # ranks among all
 
@@ -91,7 +94,7 @@ def test_invalid_selection_of_metrics_is_refused(selection):
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
 def test_latex_tables_compile_and_none_is_too_wide(toy, make_run, tmp_path):
-    text = dict(Report(read_results(make_run(toy))).make_texts())["tables.tex"].decode()
+    text = dict(Report(read_results(make_run(toy))).render_table_files())["tables.tex"].decode()
     text += "".join(render_latex(table(n, 50, f"{n} columns", ["A note."])) for n in (2, 6, 16))
     page = r"\documentclass[twocolumn]{article}\usepackage[margin=2cm]{geometry}\usepackage{booktabs}\begin{document}"
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)

@@ -295,7 +295,7 @@ def test_instance_browser_equals_the_parquet_files(toy, make_run):
 def write_changed_verdict(folder, number=2, **columns):
     """Return the verdict on a run with these values without controls, over so many explainers."""
     run = read_run(folder)
-    lines = run.findings.correlations
+    lines = run.statistics.correlations
     is_without_controls = lines["subset"] == WITHOUT_CONTROLS
     for name, value in columns.items():
         lines.loc[is_without_controls & lines["tau"].notna(), name] = value
@@ -305,7 +305,9 @@ def write_changed_verdict(folder, number=2, **columns):
 
 def write_verdict_over_explainers(run):
     """Return the verdict without the agreement within instances, which leads it otherwise."""
-    return write_verdict(replace(run.findings, instance_agreement=run.findings.instance_agreement.iloc[:0]), run.record)
+    return write_verdict(
+        replace(run.statistics, instance_agreement=run.statistics.instance_agreement.iloc[:0]), run.record
+    )
 
 
 def test_verdict_claims_no_more_than_p_allows(toy, make_run):
@@ -349,7 +351,7 @@ def test_verdict_claims_no_more_than_p_allows(toy, make_run):
 @pytest.mark.parametrize("truth", [[], ["truth=[signed]", "metric=[comprehensiveness,dfr,validity,c,recall]"]])
 def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, make_run, truth):
     run = read_run(make_run(toy, FOUR, *truth))
-    metrics, lines = run.findings.metrics, run.findings.correlations
+    metrics, lines = run.statistics.metrics, run.statistics.correlations
     metrics["control"] = False
     metrics.loc[metrics["metric"].isin(["c", "dfr"]) & (metrics["explainer"] == "decision_boundary"), "value"] = np.nan
     metrics.loc[(metrics["metric"] == "validity") & (metrics["explainer"] == "lr"), "value"] = np.nan
@@ -376,7 +378,7 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, make_ru
         name in other for other in content.points if other != point for name in ("C (disc., label)", "DFR (del.)")
     )
     # every metric is either compared or listed as not compared
-    comparison = _Comparison.from_findings(run.findings, run.record, run.record.settings.truth[0])
+    comparison = _Comparison.from_statistics(run.statistics, run.record, run.record.settings.truth[0])
     assert set(comparison.lines["tau"]) == {0.5} and comparison.n_ranked == 4
     not_compared = sum(map(len, comparison.not_compared.values()))
     own = lines[
@@ -390,8 +392,8 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, make_ru
 
 def test_controls_alone_give_no_verdict(toy, make_run):
     run = read_run(make_run(toy, "explainer=[random,lr]", FEW_METRICS))
-    assert run.findings.correlations["tau"].notna().any()
-    content = write_verdict(run.findings, run.record)
+    assert run.statistics.correlations["tau"].notna().any()
+    content = write_verdict(run.statistics, run.record)
     assert content.headline == "No metric could be compared with the ground truth" and not content.is_significant
     assert (
         "without the controls (Random and LR), which select random features or the features of shapley for every "
@@ -402,7 +404,7 @@ def test_controls_alone_give_no_verdict(toy, make_run):
 @pytest.mark.parametrize(("count", "n_text"), [(1, "1 instance is"), (29, "29 instances are"), (30, None)])
 def test_few_instances_are_inconclusive(toy, make_run, count, n_text):
     run = read_run(make_run(toy, FOUR))
-    written_verdict = write_verdict(run.findings, change_record(run.record, instances=count))
+    written_verdict = write_verdict(run.statistics, change_record(run.record, instances=count))
     if n_text:
         assert written_verdict.headline == f"Inconclusive: {n_text} too few to compare explainers or metrics"
         assert not written_verdict.is_significant
@@ -480,17 +482,17 @@ def test_verdict_states_too_few_resamples(toy, make_run, resamples):
         make_run(toy, FOUR, FEW_METRICS, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True)
     )
     assert run.record.settings.resamples == resamples
-    comparison = _Comparison.from_findings(run.findings, run.record, "shapley")
+    comparison = _Comparison.from_statistics(run.statistics, run.record, "shapley")
     smallest_p = 2 / (resamples + 1) * comparison.n_hypotheses * (comparison.n_hypotheses - 1) / 2
     assert bool(comparison.resamples_note) == (smallest_p >= 0.05) == (resamples == 100)
     assert comparison.differences["p_holm"].min() >= min(1.0, smallest_p) - 1e-12  # no p can be smaller
-    content = " ".join(write_verdict(run.findings, run.record).points)
+    content = " ".join(write_verdict(run.statistics, run.record).points)
     assert ("resamples are too few" in content) == bool(comparison.resamples_note)
 
 
 def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, make_run):
     run = read_run(make_run(toy, FOUR, copy=True))
-    lines = run.findings.correlations
+    lines = run.statistics.correlations
     is_without_controls = lines["subset"] == WITHOUT_CONTROLS
     lead = (
         is_without_controls

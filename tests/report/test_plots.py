@@ -1,4 +1,4 @@
-"""Plots show the values, intervals and names of the findings."""
+"""Plots show the values, intervals and names of the statistics."""
 
 import re
 
@@ -12,7 +12,7 @@ from cfeval_cli.report.build_costs import build_costs
 from cfeval_cli.report.page import svg
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.statistics.bootstrap import Bootstrap
-from cfeval_cli.statistics.findings import compute_findings
+from cfeval_cli.statistics.run_statistics import compute_statistics
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.records import change_record, make_metric
@@ -33,8 +33,10 @@ def draw_run(graded=False):
     scores, order = build(4, n=30, controls=("d",))
     if graded:
         order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    findings = compute_findings(Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
-    return findings, plots.draw_plots(findings, COSTS, RUN)
+    statistics = compute_statistics(
+        Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed"
+    )
+    return statistics, plots.draw_plots(statistics, COSTS, RUN)
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +52,13 @@ def bars(axis):
 
 
 def test_scores_have_a_dot_and_an_interval_for_each_explainer(drawing):
-    findings, figures = drawing
+    statistics, figures = drawing
     assert list(figures) == ["correlations", "truth", "costs"]
     other = change_record(RUN, settings={"truth": ["absolute"]})  # a truth that was not computed
-    figure = plots.draw_plots(findings, COSTS, other)["scores"].figure
+    figure = plots.draw_plots(statistics, COSTS, other)["scores"].figure
     panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
     panel = panels["C (disc., label) ↑"]
-    own = findings.metrics[findings.metrics["metric"] == "c"]
+    own = statistics.metrics[statistics.metrics["metric"] == "c"]
     dots = sorted((line.get_ydata()[0], line.get_xdata()[0]) for line in panel.lines)
     assert dots == [(i, pytest.approx(value)) for i, value in enumerate(own["value"])]
     ends = sorted((segment[0, 1], segment[:, 0].min(), segment[:, 0].max()) for segment in bars(panel))
@@ -66,9 +68,9 @@ def test_scores_have_a_dot_and_an_interval_for_each_explainer(drawing):
 
 
 def test_each_metric_is_drawn_against_the_truth(drawing):
-    findings, figures = drawing
-    true = findings.metrics[findings.metrics["metric"] == "recall"].set_index("explainer")["value"]
-    own = findings.metrics[findings.metrics["metric"] == "c"].set_index("explainer")["value"]
+    statistics, figures = drawing
+    true = statistics.metrics[statistics.metrics["metric"] == "recall"].set_index("explainer")["value"]
+    own = statistics.metrics[statistics.metrics["metric"] == "c"].set_index("explainer")["value"]
     panel = next(axis for axis in figures["truth"].figure.axes if axis.get_title().startswith("C\n"))
     dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panel.lines]
     assert dots == [(pytest.approx(true[name]), pytest.approx(own[name])) for name in EXPLAINERS]
@@ -85,12 +87,12 @@ def test_title_with_tau_fits_the_last_panel(pair):
 
 
 def test_correlations_show_tau_its_interval_and_p(drawing):
-    findings, figures = drawing
+    statistics, figures = drawing
     (axis,) = figures["correlations"].figure.axes
     subsets = (ALL_EXPLAINERS, WITHOUT_CONTROLS, ALL_EXPLAINERS)
     drawing, texts = zip(subsets, ("tau", "tau", "rho"), ("τ", "τ′", "ρ"), strict=True), []
     for line, (subset, name, sign) in zip(axis.lines, drawing, strict=False):
-        lines = select_subset(findings.correlations, subset).dropna(subset=name)
+        lines = select_subset(statistics.correlations, subset).dropna(subset=name)
         assert line.get_xdata() == pytest.approx(lines[name].to_numpy())
         texts += [f"p({sign})", *(f"{p:.3f}" for p in lines[f"p_{name}"])]
     assert [text.get_text() for text in axis.texts] == texts
@@ -102,9 +104,9 @@ def test_graded_controls_are_not_drawn_as_explainers():
 
 
 def test_costs_are_per_instance(drawing):
-    findings, figures = drawing
+    statistics, figures = drawing
     time_axis, rows_axis = figures["costs"].figure.axes
-    truth = findings.metrics[findings.metrics["metric"] == "recall"]["value"].tolist()
+    truth = statistics.metrics[statistics.metrics["metric"] == "recall"]["value"].tolist()
     for axis, column, unit in ((time_axis, "seconds", 1000), (rows_axis, "model_rows", 1)):
         dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines]
         assert dots == [(pytest.approx(unit * COSTS[column][i] / 50), pytest.approx(truth[i])) for i in range(4)]

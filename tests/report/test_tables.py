@@ -20,7 +20,7 @@ from cfeval_cli.report.render.latex import escape_latex, render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Cell, Row, Title
 from cfeval_cli.report.titles import find_low_coverage
-from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 from tests.records import change_record, make_metric, make_record
 
@@ -105,7 +105,7 @@ CORRELATIONS = pd.DataFrame(
 
 def tables(correlations=CORRELATIONS, record=RECORD, differences=(), instances=(), values=None):
     frames = (pd.DataFrame(differences), pd.DataFrame(instances), pd.DataFrame([]))
-    return build_tables(Findings(metrics() if values is None else values, correlations, *frames), record)
+    return build_tables(RunStatistics(metrics() if values is None else values, correlations, *frames), record)
 
 
 def test_scores_mark_truth_agreement_low_coverage_and_missing_values():
@@ -189,7 +189,7 @@ def test_common_support_has_a_note_and_a_table_of_own_scores(shared, is_too_few)
     words = render_markdown(scores)
     assert f"Scored on the {shared} of 50 instances that all explainers cover (support=common)" in words
     assert "B alone covers 45." in words and ("allow no intervals" in words) == is_too_few
-    assert own.title == "Scores of each explainer on its own instances" and own.detail
+    assert own.title == "Scores of each explainer on its own instances" and own.is_supplementary
     assert "1.5000 (50)" in render_markdown(own) and "1.2500 (45)" in render_markdown(own)
     record = change_record(RECORD, settings={"support": "own"})
     words = tables(values=values.assign(n=values["own_n"]), record=record)
@@ -372,8 +372,8 @@ def test_explainer_stability_has_a_sentence_and_standard_errors():
     assert [cell.text for cell in second.header] == ["Metric", "B†"]
     assert (
         [row.cells[0].text for row in second.rows] == ["0.0200 (0.0120 of 0.0300)"] * 2
-        and first.detail
-        and second.detail
+        and first.is_supplementary
+        and second.is_supplementary
     )
     assert "the same 2 features" in " ".join(
         with_noise(*make_noise(), change_record(RECORD, settings={"k": 2}))[0].notes
@@ -416,7 +416,7 @@ def test_values_that_are_not_identifiable_are_marked_and_explained():
         ]
     ).assign(subset=ALL_EXPLAINERS)  # fmt: skip
     empty = pd.DataFrame()
-    built = build_tables(Findings(moving, correlations, empty, empty, empty, invariance=ranges), RECORD)
+    built = build_tables(RunStatistics(moving, correlations, empty, empty, empty, invariance=ranges), RECORD)
     scores, taus, table = built[0], built[1], built[-1]
     titles = [row.title.text for row in scores.rows]
     assert [title for title in titles if title.endswith(" §")] == [
@@ -435,7 +435,7 @@ def test_values_that_are_not_identifiable_are_marked_and_explained():
         "C (disc., label) ↑", "0.500§ -1.000 to 0.750 (constant scale)", "0.250",
     ]  # fmt: skip
     assert "1,234 instances" in table.notes[0] and "50 draws" in table.notes[0]
-    plain = build_tables(Findings(metrics(), CORRELATIONS, empty, empty, empty), RECORD)
+    plain = build_tables(RunStatistics(metrics(), CORRELATIONS, empty, empty, empty), RECORD)
     assert "§" not in "".join(render_markdown(built_table) for built_table in plain)
 
 

@@ -24,7 +24,7 @@ def test_results_equal_the_written_files(toy, make_run):
     assert record.schema_ == checked.SCHEMA_VERSION and record.status == "complete"
     loaded = read_results(folder, record)
     metrics = pd.read_csv(folder / "metrics.csv")
-    assert loaded.findings.metrics["value"].to_numpy() == pytest.approx(metrics["value"].to_numpy(), nan_ok=True)
+    assert loaded.statistics.metrics["value"].to_numpy() == pytest.approx(metrics["value"].to_numpy(), nan_ok=True)
     assert set(metrics["role"]) == {"judged", "truth", "fact"}
     assert RunFolder(folder, []).has_results_of(record.inputs)
 

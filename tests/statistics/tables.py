@@ -7,7 +7,7 @@ import pandas as pd
 
 from cfeval_cli.core import Quantity
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics import findings, metric_summary
+from cfeval_cli.statistics import metric_summary, run_statistics
 from cfeval_cli.statistics.scores import Scores
 
 EXPLAINERS = ["a", "b", "c", "d"]
@@ -56,7 +56,7 @@ def summarise(scores, order):
 
 def conclude(scores, *arguments, **options):
     """All that follows from a table of scores."""
-    return findings.compute_findings(Scores.from_frame(scores), *arguments, **options)
+    return run_statistics.compute_statistics(Scores.from_frame(scores), *arguments, **options)
 
 
 def list_drawn_rows(scores, resamples, seed):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.common_support import NO_COMMON_INSTANCE, find_common_instances
-from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.metric_summary import summarise_scores
+from cfeval_cli.statistics.run_statistics import compute_statistics
 from cfeval_cli.statistics.scores import Scores
 from tests.statistics.tables import EXPLAINERS, build
 
@@ -71,7 +71,7 @@ def test_common_instances_are_the_intersection_of_covered_instances(seed, graded
 def test_values_use_common_instances_and_own_values_use_all(seed, graded):
     scores, order = build_incomplete(seed, graded=graded)
     counted_rows = find_common_by_hand(scores, order)
-    result = compute_findings(mark_common(scores, order), order, QUICK, "signed", common=True).metrics
+    result = compute_statistics(mark_common(scores, order), order, QUICK, "signed", common=True).metrics
     rows = list(scores.itertuples())
     for row in result.itertuples():
         own = [score for score in rows if (score.metric, score.explainer) == (row.metric, row.explainer)]
@@ -88,7 +88,7 @@ def test_values_use_common_instances_and_own_values_use_all(seed, graded):
 
 
 @pytest.mark.parametrize("drop_coverage", [False, True])
-def test_findings_equal_those_of_filtered_scores(drop_coverage):
+def test_statistics_equal_those_of_filtered_scores(drop_coverage):
     scores, order = build_incomplete(3, n=40)
     if drop_coverage:  # coverage has a score for each instance
         scores, order = (table[table["metric"] != "coverage"].reset_index(drop=True) for table in (scores, order))
@@ -98,8 +98,8 @@ def test_findings_equal_those_of_filtered_scores(drop_coverage):
     filtered = Scores.from_frame(frame[frame["common"]])
     assert (filtered.n_instances < complete.n_instances) == drop_coverage
     actual, expected_result = (
-        compute_findings(complete, order, QUICK, common=True),
-        compute_findings(filtered, order, QUICK),
+        compute_statistics(complete, order, QUICK, common=True),
+        compute_statistics(filtered, order, QUICK),
     )
     for name in ("correlations", "differences", "instance_agreement", "metric_agreement"):
         pd.testing.assert_frame_equal(getattr(actual, name), getattr(expected_result, name), check_exact=True)
@@ -119,7 +119,7 @@ def test_explainers_without_common_instance_have_own_values_and_a_reason():
     scores, order = build(1, n=30)
     part = scores["explainer"].isin(["a", "b"]) == (scores["instance"] < 15)
     scores = scores[part | (scores["metric"] == "coverage")]
-    result = compute_findings(mark_common(scores, order), order, QUICK, common=True)
+    result = compute_statistics(mark_common(scores, order), order, QUICK, common=True)
     judged_rows = result.metrics[result.metrics["metric"] != "coverage"]
     assert (
         judged_rows["value"].isna().all()
@@ -131,7 +131,7 @@ def test_explainers_without_common_instance_have_own_values_and_a_reason():
 
 def test_equal_coverage_changes_nothing():
     scores, order = build(7, n=30)
-    actual = compute_findings(mark_common(scores, order), order, QUICK, common=True)
-    expected_result = compute_findings(Scores.from_frame(scores), order, QUICK)
+    actual = compute_statistics(mark_common(scores, order), order, QUICK, common=True)
+    expected_result = compute_statistics(Scores.from_frame(scores), order, QUICK)
     assert actual.metrics.to_csv() == expected_result.metrics.to_csv()
     assert (actual.metrics["own_value"] == actual.metrics["value"]).all()

@@ -50,7 +50,7 @@ class Report:
 
     @cached_property
     def _result_tables(self) -> list[Table]:
-        return build_tables(self.results.findings, self.results.record)
+        return build_tables(self.results.statistics, self.results.record)
 
     @cached_property
     def recommendation(self) -> recommendation.RecommendationText | None:
@@ -60,7 +60,7 @@ class Report:
     @cached_property
     def verdict(self) -> verdict.Verdict:
         """Which metric agrees with the ground truth, or which explainer ranks first without one."""
-        return verdict.write_verdict(self.results.findings, self.results.record)
+        return verdict.write_verdict(self.results.statistics, self.results.record)
 
     @property
     def headlines(self) -> list[str]:
@@ -71,12 +71,12 @@ class Report:
     @cached_property
     def brief(self) -> Table:
         """The one table that fits a screen."""
-        return build_brief(self.results.findings, self.results.record)
+        return build_brief(self.results.statistics, self.results.record)
 
-    def make_texts(self) -> list[tuple[str, bytes]]:
+    def render_table_files(self) -> list[tuple[str, bytes]]:
         """Return the files of tables, by their names."""
-        selected = select_metrics(self.results.findings, self.results.record)
-        is_same = selected is self.results.findings
+        selected = select_metrics(self.results.statistics, self.results.record)
+        is_same = selected is self.results.statistics
         latex_tables = self._result_tables if is_same else build_tables(selected, self.results.record)
         texts = {
             MARKDOWN_FILE: "\n".join(map(render_markdown, self.tables)),
@@ -106,7 +106,7 @@ class Report:
             ("ground truth", ", ".join(settings.truth) if record.truths else "none"),
             ("test accuracy", f"{record.accuracy['test']:.1%}{describe_baselines(record)}"),
         ]  # fmt: skip
-        return render_page(
+        return render_template(
             "run.html",
             [*self.tables, build_costs(results.costs, record), *build_stages(record)],
             glossary.list_terms(record),
@@ -128,7 +128,7 @@ class Report:
 
 def draw_figures(results: StoredRun) -> dict[str, Plot]:
     """Return all figures of a run by name, in the order of the page."""
-    return plots.draw_plots(results.findings, results.costs, results.record)
+    return plots.draw_plots(results.statistics, results.costs, results.record)
 
 
 def save_figures(figures: Mapping[str, Plot], folder: Path, formats: Iterable[str]) -> None:
@@ -178,7 +178,7 @@ class _PageTable:
     title: str
     html: str
     notes: Sequence[str]
-    detail: bool
+    is_supplementary: bool
     part: str
 
 
@@ -195,7 +195,7 @@ class _PageFigure:
     wide: bool
 
 
-def render_page(
+def render_template(
     template: str,
     tables: Sequence[Table],
     terms: Sequence[Term],
@@ -210,7 +210,7 @@ def render_page(
             title=table.title,
             html=render_html(table, by_name) if table.rows else "",
             notes=table.notes,
-            detail=table.detail,
+            is_supplementary=table.is_supplementary,
             part=table.part,
         )
         for number, table in enumerate(tables)

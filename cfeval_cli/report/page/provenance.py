@@ -23,7 +23,7 @@ _INCOMPLETE_NOTES = {
 
 def list_warnings(results: StoredRun) -> list[str]:
     """Return what limits the results: partial data, low coverage, failures, and values that were not computed."""
-    record, metrics = results.record, results.findings.metrics
+    record, metrics = results.record, results.statistics.metrics
     settings, data = record.settings, record.data
     warnings = [f"{warning[:1].upper()}{warning[1:]}" for warning in record.warnings]
     if not data.complete:

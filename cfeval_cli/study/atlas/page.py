@@ -65,7 +65,7 @@ def render(summary: AtlasSummary, claims: Sequence[ClaimResult], plots: Mapping[
     """Render the page for the browser."""
     about = summary.atlas.description
     conclusive = {question.question for question in summary.questions if question.is_conclusive}
-    return build.render_page(
+    return build.render_template(
         "atlas.html",
         build_tables(summary, claims),
         [Term(name, text) for name, text in _TERMS.items()],

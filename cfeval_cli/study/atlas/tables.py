@@ -225,11 +225,11 @@ def build_factor_table(summary: AtlasSummary, question: str, factor: str) -> Tab
         rows.append(Row(Title(metric.title), cells))
     header = [Title("metric"), *(Title(f"{factor} = {value}" if factor == "k" else str(value)) for value in values)]
     notes = ["Mean τ without controls; n in brackets."]
-    return Table(f"{question.capitalize()}, by {factor}", header, [rows], notes, detail=True)
+    return Table(f"{question.capitalize()}, by {factor}", header, [rows], notes, is_supplementary=True)
 
 
-def write_markdown(summary: AtlasSummary, claims: Sequence[ClaimResult], *, detail: bool = True) -> str:
-    """Write atlas.md; without `detail` only the main tables."""
+def write_markdown(summary: AtlasSummary, claims: Sequence[ClaimResult], *, with_supplement: bool = True) -> str:
+    """Write atlas.md; without `with_supplement` only the main tables."""
     about = summary.atlas.description
     lines = ["# Which metric should I use?", ""]
     for headline in write_headlines(summary):
@@ -244,9 +244,11 @@ def write_markdown(summary: AtlasSummary, claims: Sequence[ClaimResult], *, deta
     if excluded := summary.atlas.excluded:
         lines += [f"Excluded runs: {len(excluded)}.", "", *(f"- {reason}" for reason in excluded), ""]
     tables = build_tables(summary, claims)
-    if detail:
+    if with_supplement:
         tables += [
             build_factor_table(summary, question.question, factor)
             for question in summary.questions for factor in ("judge", "data")
         ]  # fmt: skip
-    return "\n".join([*lines, *(render_markdown(table) for table in tables if detail or not table.detail)])
+    return "\n".join(
+        [*lines, *(render_markdown(table) for table in tables if with_supplement or not table.is_supplementary)]
+    )

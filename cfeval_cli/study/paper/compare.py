@@ -14,7 +14,7 @@ import pandas as pd
 from cfeval_cli.core import Floats
 from cfeval_cli.core.files import format_csv, refuse_linked_path
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.page.build import render_page
+from cfeval_cli.report.page.build import render_template
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
@@ -85,7 +85,7 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
     document = comparison_tables.build_tables(published, cells, views, tables)
     document.append(comparison_tables.build_claims(verdicts))
     # the screen does not show the audit, which has a command of its own
-    document += [replace(table, detail=True) for table in audit_paper().build_tables()]
+    document += [replace(table, is_supplementary=True) for table in audit_paper().build_tables()]
     lines = pd.DataFrame([_describe_verdict(verdict) for verdict in verdicts], columns=VERDICTS)
     comparison = Comparison(cells, verdicts, document)
     texts = {
@@ -102,7 +102,7 @@ def render_documents(tables: Sequence[Table], headline: str) -> dict[str, str]:
     return {
         "paper.md": f"# {_TITLE}\n\n" + "\n".join(map(render_markdown, tables)),
         "paper.tex": _LATEX.format(body="\n".join(map(render_latex, tables))),
-        "paper.html": render_page("paper.html", tables, [], title=_TITLE, headline=headline),
+        "paper.html": render_template("paper.html", tables, [], title=_TITLE, headline=headline),
     }
 
 

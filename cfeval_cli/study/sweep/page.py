@@ -77,7 +77,7 @@ def _render(
         }
         for line in lines.to_dict("records")
     ]
-    return build.render_page(
+    return build.render_template(
         "sweep.html",
         [table for table in tables if table.part != RUNS_PART],
         glossary.list_terms(merge_records(sweep.runs)),

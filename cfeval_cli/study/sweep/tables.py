@@ -47,14 +47,14 @@ _RUN_FORMATS = {"seed": WHOLE_NUMBER, "test_accuracy": NumberFormat("percent", 2
 def build_tables(sweep: Sweep, frames: SweepFrames) -> list[Table]:
     """Build the tables of each group with several seeds, the stability of rankings, and the list of runs."""
     groups = {values: runs for values, runs in sweep.groups.items() if len(runs) > 1}
-    detail = len(groups) > _MAX_SHOWN_GROUPS
+    is_supplementary = len(groups) > _MAX_SHOWN_GROUPS
     built = []
     for values, runs in groups.items():
         heading = f": {sweep.describe_group(values)}" if values else ""
-        built.append(_build_means(sweep.select_group(frames.seeds_metrics, values), runs, heading, detail))
+        built.append(_build_means(sweep.select_group(frames.seeds_metrics, values), runs, heading, is_supplementary))
         correlations = sweep.select_group(frames.seeds_correlations, values)
         is_tau = (correlations["family"] == "explainers") & (correlations["coefficient"] == "tau")
-        built += _build_agreements(correlations[is_tau], runs, heading, detail)
+        built += _build_agreements(correlations[is_tau], runs, heading, is_supplementary)
         conclusions = conclude_by_question(correlations, runs, merge_records(runs))
         notes = [
             f"{name.capitalize()}: {conclusion.headline}. {' '.join(conclusion.points)}"
@@ -71,7 +71,7 @@ def build_tables(sweep: Sweep, frames: SweepFrames) -> list[Table]:
     return [*built, _build_run_list(frames.sweep, sweep)]
 
 
-def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, detail: bool) -> Table:
+def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, is_supplementary: bool) -> Table:
     first, n_seeds, record = runs[0].record, len(runs), merge_records(runs)
     metrics = metrics[metrics["quality_level"].isna()]
     low_coverage = find_low_coverage(metrics.rename(columns={"mean": "value"}), first)
@@ -96,19 +96,21 @@ def _build_means(metrics: pd.DataFrame, runs: Sequence[SweepRun], heading: str, 
     ]
     return build_metric_table(
         f"Means over {n_seeds} seeds{heading}", list(titles.values()), cells, notes, record,
-        starred=truths, not_identifiable=moving, ranked=True, detail=detail, part="scores",
+        starred=truths, not_identifiable=moving, ranked=True, is_supplementary=is_supplementary, part="scores",
     )  # fmt: skip
 
 
-def _build_agreements(correlations: pd.DataFrame, runs: Sequence[SweepRun], heading: str, detail: bool) -> list[Table]:
+def _build_agreements(
+    correlations: pd.DataFrame, runs: Sequence[SweepRun], heading: str, is_supplementary: bool
+) -> list[Table]:
     """Build the table over all explainers, and one without controls if it has other values."""
     all_explainers, without_controls = select_subset(correlations), select_subset(correlations, WITHOUT_CONTROLS)
     built = []
     if all_explainers["mean"].notna().any():
-        built.append(_build_agreement(all_explainers, runs, heading, detail))
+        built.append(_build_agreement(all_explainers, runs, heading, is_supplementary))
     is_same = (without_controls["mean"].to_numpy() == all_explainers["mean"].to_numpy()).all()
     if without_controls["mean"].notna().any() and not is_same:
-        table = _build_agreement(without_controls, runs, heading, detail)
+        table = _build_agreement(without_controls, runs, heading, is_supplementary)
         note = (
             "Controls select features at random or by the ground truth itself, as a reference (column control of "
             "metrics.csv)."
@@ -117,7 +119,9 @@ def _build_agreements(correlations: pd.DataFrame, runs: Sequence[SweepRun], head
     return built
 
 
-def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], heading: str, detail: bool) -> Table:
+def _build_agreement(
+    correlations: pd.DataFrame, runs: Sequence[SweepRun], heading: str, is_supplementary: bool
+) -> Table:
     record, n_seeds, settings = merge_records(runs), len(runs), runs[0].record.settings
     rows = correlations[correlations["agreement"] == settings.agreement]
     truths = name_truths(rows["truth"], runs[0].record)
@@ -151,7 +155,7 @@ def _build_agreement(correlations: pd.DataFrame, runs: Sequence[SweepRun], headi
         *_explain_moves("τ", bool((rows["not_identifiable"].fillna(0) > 0).any())),
     ]
     title = f"Agreement with the ground truth over {n_seeds} seeds{heading}"
-    return build_metric_table(title, columns, cells, notes, record, in_blocks=False, detail=detail)
+    return build_metric_table(title, columns, cells, notes, record, in_blocks=False, is_supplementary=is_supplementary)
 
 
 def _find_best(lines: pd.DataFrame) -> tuple[float, RankedExplainers]:
@@ -234,7 +238,7 @@ def _build_run_list(lines: pd.DataFrame, sweep: Sweep) -> Table:
     header = [Title(name) for name in ("Folder", "seed", *sweep.varied, "status", "test accuracy", "instances")]
     rows = [Row(Title(str(line["folder"])), build_run_cells(line)) for line in lines.to_dict("records")]
     notes = [f"Not gathered: {sweep.describe_excluded()}."] if sweep.excluded else []
-    return Table("Runs", header, [rows], notes, detail=True, part=RUNS_PART)
+    return Table("Runs", header, [rows], notes, is_supplementary=True, part=RUNS_PART)
 
 
 def build_run_cells(line: Mapping[Any, Any]) -> list[Cell]:

@@ -40,7 +40,7 @@ def figures(summary):
 
 def write_section(summary, figures):
     """The generated section of the page: headlines, figures, and the main tables."""
-    text = write_markdown(summary, check_claims(summary), detail=False)
+    text = write_markdown(summary, check_claims(summary), with_supplement=False)
     headlines, title, tables = re.sub(r"^# .*\n\n", "", text).partition("**Contribution: ")
     images = [f"![{plot.title}](atlas/figures/{name}.svg)\n\n{plot.caption}\n" for name, plot in figures.items()]
     return "\n".join([headlines, *images, title + tables])

@@ -39,7 +39,7 @@ class ScoreBounds(Protocol):
 
 
 @dataclass(frozen=True)
-class Findings:
+class RunStatistics:
     """The tables of statistics that a run writes, in fields named as their files."""
 
     metrics: pd.DataFrame
@@ -63,7 +63,7 @@ class CircularMetrics:
     drop: bool = False  # whether circular metrics and explainers are left out of every τ
 
 
-def compute_findings(
+def compute_statistics(
     scores: Scores,
     summary: pd.DataFrame,
     bootstrap: Bootstrap,
@@ -73,7 +73,7 @@ def compute_findings(
     circular: CircularMetrics | None = None,
     *,
     common: bool = False,
-) -> Findings:
+) -> RunStatistics:
     """Return values with intervals, normalised by their bounds, and the agreement of each metric with the truth.
 
     `summary` has the rows of metrics.csv without their values. Graded controls were made from the truth `graded_truth`.
@@ -102,7 +102,7 @@ def compute_findings(
     if bounds is not None:
         metrics.insert(list(metrics).index("rank"), "normalised", bounds.compute_normalised(counted, metrics))
     metrics.insert(list(metrics).index("note"), "not_identifiable", mark_changed_values(metrics, reparametrised))
-    return Findings(
+    return RunStatistics(
         metrics=metrics,
         correlations=_build_correlations(ranked, resampled, bootstrap, circular, ranges),
         differences=pd.DataFrame(
