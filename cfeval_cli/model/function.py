@@ -32,7 +32,7 @@ class Function(PredictionFunction, Fingerprinted):
     path: str  # file.py:function
     gives: str = "auto"  # probabilities or labels; auto: inferred from its output for a few rows
     batch_size: int = 10_000
-    depends: Sequence[str] = ()  # files and folders that the code uses: their content is part of the cache key
+    depends: Sequence[str] = ()  # files and folders that the code reads; their content is part of the cache key
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
@@ -133,8 +133,8 @@ def _load_module(file: Path, depends: tuple[str, ...]) -> tuple[ModuleType, str]
         loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[key]
-        own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-        line = f", line {own[-1]}" if own else ""
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        line = f", line {lines[-1]}" if lines else ""
         message = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(f"{file}{line} could not be loaded: {message}") from error
     return module, code
