@@ -105,7 +105,7 @@ class Ledger:
         )
 
     def record_depth(self, component: LedgerKey, depth: InspectionDepth) -> None:
-        """Record the inspection depth of a component, of which the largest counts."""
+        """Record the inspection depth of a component; the largest one is kept."""
         self.depths[component] = max(depth, self.get_depth(component))
 
     def get_depth(self, component: LedgerKey) -> InspectionDepth:
@@ -138,6 +138,8 @@ class ModelClient:
         self._binary = model if isinstance(model, BinaryModel) else None
         self._editable = model if isinstance(model, SupportsEdits) else None
         self._has_probabilities = isinstance(model, Probabilistic)
+        # Embeddings represent absent features by zero; P(1|x) of a binary model leaves them out of the logit.
+        self._supports_deletion = isinstance(model, HasEmbeddings | BinaryModel)
         self._padded = padded
         self.has_embeddings = isinstance(model, HasEmbeddings) and access >= Access.GRADIENT
         # One object for all calls, because rows for the same function are evaluated in one batch.
@@ -151,11 +153,9 @@ class ModelClient:
 
     def predict_labels(self, codes: Codes) -> Ints:
         """Return the predicted classes (n,) of codes (n, M)."""
-        self._count(Access.LABEL, len(codes))
-        self._record_deletion(codes)
-        if self._binary is not None:  # no `_check`: in these models an absent feature has no effect on the logit
+        self._count_predictions(Access.LABEL, codes)
+        if self._binary is not None:
             return (self._call(self._binary.predict_positive, codes) > 0.5).astype(np.int64)
-        self._check(codes)
         result = self._ledger.evaluate(self._predict_unique_rows, codes)
         if self._has_probabilities:
             return _select_most_probable(result)
@@ -166,8 +166,7 @@ class ModelClient:
         if self.access < Access.PROBABILITY or not self._has_probabilities:
             return self.predict_labels(codes), None
         if self._binary is not None:
-            self._count(Access.PROBABILITY, len(codes))
-            self._record_deletion(codes)
+            self._count_predictions(Access.PROBABILITY, codes)
             positive = self._call(self._binary.predict_positive, codes)
             return (positive > 0.5).astype(np.int64), _select_probability(classes, positive)
         probabilities = self.predict_proba(codes)
@@ -175,9 +174,7 @@ class ModelClient:
 
     def predict_proba(self, codes: Codes) -> Floats:
         """Return the probabilities (n, C) of all classes."""
-        self._count(Access.PROBABILITY, len(codes))
-        self._record_deletion(codes)
-        self._check(codes)
+        self._count_predictions(Access.PROBABILITY, codes)
         self._require(Probabilistic)
         return np.asarray(self._ledger.evaluate(self._predict_unique_rows, codes), dtype=np.float64)
 
@@ -195,7 +192,7 @@ class ModelClient:
         """Return whether each edit (m,) changes the class (n,) of its row, and the probability (m,) of that class.
 
         Edit i sets the features (n, k) of row `rows[i]` to values[i]. `rows` may have the shape (1,) if all edits
-        belong to one row. Where a feature is NO_FEATURE, the value is ABSENT. Label access gives no probability.
+        belong to one row. Where a feature is NO_FEATURE, the value is ABSENT. Label access has no probability.
         """
         if self._editable is None:
             edited_rows = np.broadcast_to(rows, len(values))
@@ -204,8 +201,8 @@ class ModelClient:
             )
             return labels != classes.take(edited_rows), probability
         self._count(Access.LABEL, len(values))
-        if self._ledger.records_depth:
-            self._record_deletion(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
+        if self._ledger.records_depth:  # the edited rows are constructed for this only
+            self._check_deletion(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
         positive = self._call(self._editable.predict_edited, codes, features, rows, values)
         is_positive = (classes == 1).take(rows)
         flips = (positive > 0.5) != is_positive
@@ -374,15 +371,23 @@ class ModelClient:
         self._ledger.model_seconds[self._component] += time.perf_counter() - started
         return result
 
-    def _check(self, codes: Codes) -> None:
-        """Raise a Failure if features are deleted for a model without an embedding of absent features."""
-        if not isinstance(self._model, HasEmbeddings) and self._has_deleted(codes):
-            raise Failure(f"{self._component} deletes features of an input, and this model has no embedding for that.")
+    def _count_predictions(self, needed: Access, codes: Codes) -> None:
+        """Count predictions of rows, after checking the access level and whether the model can predict the rows."""
+        self._count(needed, len(codes))
+        if self._ledger.records_depth or not self._supports_deletion:
+            self._check_deletion(codes)
 
-    def _record_deletion(self, codes: Codes) -> None:
-        """Record that features were deleted: such predictions depend on more than those of whole inputs."""
-        if self._ledger.records_depth and self._has_deleted(codes):
+    def _check_deletion(self, codes: Codes) -> None:
+        """Record deleted features as inspection depth; raise a Failure if the model cannot predict without them.
+
+        Predictions of rows with deleted features depend on more than those of whole inputs.
+        """
+        if not self._has_deleted(codes):
+            return
+        if self._ledger.records_depth:
             self._ledger.record_depth(self._component, InspectionDepth.EFFECTS)
+        if not self._supports_deletion:
+            raise Failure(f"{self._component} deletes features of an input, and this model has no embedding for that.")
 
     def _has_deleted(self, codes: Codes) -> bool:
         """Return whether features are absent other than the padding at the end of a text."""

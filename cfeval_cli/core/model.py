@@ -76,7 +76,7 @@ class BinaryModel(Probabilistic):
 
     @abstractmethod
     def predict_positive(self, codes: Codes) -> Floats:
-        """Return P(1|x) (n,) of codes (n, M)."""
+        """Return P(1|x) (n,) of codes (n, M); an absent feature has no effect on the logit."""
 
     def predict_proba(self, codes: Codes) -> Floats:
         """Return the probabilities (n, 2) of codes (n, M)."""
@@ -89,7 +89,7 @@ class SupportsEdits(BinaryModel):
 
     @abstractmethod
     def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
-        """Return P(1|x) (m,) of edits, of which each sets the features (n, k) of row `rows[i]` to values[i].
+        """Return P(1|x) (m,) of edits; edit i sets the features (n, k) of row `rows[i]` to values[i].
 
         `rows` may have the shape (1,) if all edits belong to one row. Where a feature is NO_FEATURE, the value is
         ABSENT.
@@ -189,7 +189,7 @@ class HasLeaves(ABC):
 
 
 class HasUsedFeatures(ABC):
-    """Knows the features that it uses, which are those that its predictions may depend on."""
+    """Has a list of the features that its predictions may depend on."""
 
     @abstractmethod
     def get_used_features(self) -> Bools:
@@ -341,7 +341,7 @@ class ModelSpec:
 
     @staticmethod
     def from_settings(dataset: Dataset, model: Trainable) -> ModelSpec:
-        """Return the specification of the model that training with these settings gives.
+        """Return the specification of the model that results from training with these settings.
 
         Its class is the result of `output_type`, else the return annotation of `fit`. Some settings are trained models
         themselves; then it is their own class. Otherwise it is `BlackBox`.

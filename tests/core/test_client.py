@@ -10,6 +10,7 @@ from cfeval_cli.core import (
     ABSENT,
     NO_FEATURE,
     Access,
+    BinaryModel,
     Classifier,
     Cost,
     HasGradient,
@@ -266,8 +267,24 @@ def test_label_model_gives_labels_and_flips():
         open_client(RemainderModel(), Access.PROBABILITY).predict_proba(CODES)
 
 
+class SumModel(BinaryModel):
+    """A logit that is a sum of effects, without embeddings."""
+
+    def predict_positive(self, codes):
+        return 1 / (1 + np.exp(-np.where(codes == ABSENT, 0, codes - 0.6).sum(axis=1)))
+
+
 CODES_WITH_HOLE = np.array([[0, ABSENT, 1], [1, 1, 2]], dtype=np.int32)  # a value is absent between others
 CODES_WITH_PADDING = np.array([[0, 1, ABSENT], [1, ABSENT, ABSENT]], dtype=np.int32)  # padding only
+
+
+def test_binary_models_predict_rows_with_deleted_features_by_every_method():
+    client, classes = open_client(SumModel(), Access.PROBABILITY), np.array([0, 1])
+    probabilities = client.predict_proba(CODES_WITH_HOLE)
+    assert probabilities[:, 1] == pytest.approx([1 / (1 + np.exp(0.2)), 1 / (1 + np.exp(-2.2))])
+    labels, probability = client.predict_with_proba(CODES_WITH_HOLE, classes)
+    assert (labels == [0, 1]).all() and (labels == client.predict_labels(CODES_WITH_HOLE)).all()
+    assert np.array_equal(probability, probabilities[[0, 1], classes])
 
 
 @pytest.mark.parametrize("access", [Access.LABEL, Access.PROBABILITY])
