@@ -63,8 +63,8 @@ def describe_error(error: BaseException) -> str:
 def locate_error(error: BaseException) -> str:
     """Return file and line of an error, the last ones outside libraries; empty if it was not raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library_file(frame.filename)] or frames
-    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    user_frames = [frame for frame in frames if not _is_library_file(frame.filename)] or frames
+    return f"{Path(user_frames[-1].filename).name}:{user_frames[-1].lineno}" if user_frames else ""
 
 
 def _is_library_file(file: str) -> bool:

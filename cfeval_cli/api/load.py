@@ -26,7 +26,7 @@ _MAX_LISTED_RUNS = 10
 
 @dataclass(frozen=True, repr=False)
 class Results(StoredRun):
-    """The results of one complete run, and what its report says; docs/run-folder.md describes the columns."""
+    """The results of one complete run, and the text of its report; docs/run-folder.md describes the columns."""
 
     @cached_property
     def scores(self) -> pd.DataFrame:

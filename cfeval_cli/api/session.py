@@ -103,7 +103,7 @@ def check_paths(into: str | Path | None) -> None:
 
 
 def _compose(settings: Mapping[str, Any], config_dir: str | None) -> DictConfig:
-    """Compose the config of a run; UserError says what Hydra objects to."""
+    """Compose the config of a run; raise a UserError with the reason if Hydra refuses it."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
 
 
 def _call_hydra(run_job: TaskFunction, words: Sequence[str], options: Options) -> None:
-    """Call Hydra, which calls `run_job` for each job; UserError says what Hydra objects to."""
+    """Call Hydra, which calls `run_job` for each job; raise a UserError with the reason if it refuses the config."""
     run_hydra = hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")(run_job)
     try:
         with _pass_arguments(words):

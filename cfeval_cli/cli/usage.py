@@ -41,22 +41,22 @@ Tab completion: eval "$(cfeval run -sc install=bash)"
 
 
 def find_help_topic(words: Sequence[str]) -> str | None:
-    """Return the group that a command line asks help for, "" for all of them, None if it asks for no help."""
+    """Return the group whose help a command line requests, "" for all groups, None without --help."""
     for position, word in enumerate(words):
         if word in ("--help", "-h"):
             return next((topic for topic in words[position + 1 :] if not topic.startswith("-")), "")
     return None
 
 
-def print_help(topic: str, own: str | None) -> None:
-    """Print the help page of one group, or the overview; `own` is the folder of the user's configs."""
+def print_help(topic: str, config_dir: str | None) -> None:
+    """Print the help page of one group, or the overview; `config_dir` is the folder of the user's configs."""
     width = min(_MAX_COLUMNS, shutil.get_terminal_size().columns)
-    lines = build_help_page(topic, width, own)
+    lines = build_help_page(topic, width, config_dir)
     sys.stdout.write(escape_controls("\n".join(lines), keep="\n").rstrip() + "\n")
 
 
-def build_help_page(topic: str, width: int, own: str | None) -> list[str]:
-    """Return the lines of a help page; `own` is the folder of the user's configs."""
+def build_help_page(topic: str, width: int, config_dir: str | None) -> list[str]:
+    """Return the lines of a help page; `config_dir` is the folder of the user's configs."""
     groups = _list_groups()
     if not topic:
         return _PAGE.format(groups="\n".join(_wrap_text(" ".join(groups), width, "  "))).splitlines()
@@ -66,7 +66,7 @@ def build_help_page(topic: str, width: int, own: str | None) -> list[str]:
     if group not in groups:
         topics = [*groups, SETTINGS]
         raise UserError(f"there is no help on {topic!r}.{did_you_mean(topic, topics)} There is: {', '.join(topics)}.")
-    return list(_format_group(group, width, own))
+    return list(_format_group(group, width, config_dir))
 
 
 def _list_groups() -> list[str]:
@@ -80,12 +80,12 @@ def _read_defaults() -> list[dict[str, Any]]:
     return [entry for entry in defaults if isinstance(entry, dict)]
 
 
-def _format_group(group: str, width: int, own: str | None) -> Iterator[str]:
+def _format_group(group: str, width: int, config_dir: str | None) -> Iterator[str]:
     """Yield the lines about each option of a group: name, description, settings with their defaults."""
     default = next(entry[group] for entry in _read_defaults() if group in entry)
     default_text = "none" if default is None else _format_default(default)
     yield from _wrap_text(f"{group}=NAME; by default {default_text}", width, "", "  ")
-    for folder in dict.fromkeys([compose.get_package_folder(), *([Path(own)] if own else [])]):
+    for folder in dict.fromkeys([compose.get_package_folder(), *([Path(config_dir)] if config_dir else [])]):
         for file in sorted((folder / group).glob("*.yaml")):
             yield ""
             yield from _wrap_text(f"{file.stem}: {next(iter(read_header(file)), '')}", width, "", "  ")

@@ -10,7 +10,7 @@ class Workload:
     """The expected number of model evaluations of an explainer or a search."""
 
     evaluations: float | None = None  # per instance, on average; None: unknown
-    settings: tuple[str, ...] = ()  # settings whose lower values take fewer evaluations
+    settings: tuple[str, ...] = ()  # settings that reduce the number of evaluations if they are lower
 
 
 @dataclass(frozen=True)

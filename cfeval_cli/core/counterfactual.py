@@ -160,7 +160,7 @@ class Search(ABC):
         """Return one counterfactual for each instance."""
 
     def find_limit(self, task: SearchTask) -> Counterfactuals | None:
-        """Return the counterfactuals that an unlimited search would find, if a formula gives them; else None."""
+        """Return the counterfactuals of an unlimited search from a formula; None if there is no formula."""
         return None
 
 
@@ -181,7 +181,7 @@ class Distance(ABC):
         return False
 
     def make_judge_distance(self) -> Distance:
-        """Return the distance to use for judges, whose embeddings have no meaning: one that does not use embeddings."""
+        """Return a distance without embeddings for judges, because embeddings of judges have no meaning."""
         return self
 
     def estimate_fit_cost(self, dataset: Dataset, model: Model, access: Access) -> int:

@@ -52,7 +52,7 @@ class Feature:
     kind: Kind = "category"
     numbers: NDArray[Any] | None = field(default=None, compare=False, repr=False)  # the number of each code
     missing_code: int | None = None  # the code of a missing value, the last one; None if no value is missing
-    allowed_change: AllowedChange = "any"  # the direction in which a search may change the value
+    allowed_change: AllowedChange = "any"  # allowed direction of changes by a search
 
     @property
     def is_ordinal(self) -> bool:

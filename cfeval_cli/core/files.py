@@ -148,7 +148,7 @@ def hash_file(path: Path) -> str:
 
 
 def format_csv(frame: pd.DataFrame) -> str:
-    """Return a table as CSV, in which text that a spreadsheet would take for a formula is escaped."""
+    """Return a table as CSV; text that a spreadsheet would take for a formula is escaped."""
     import pandas as pd  # importing this module should not import pandas
 
     def escape_column(column: pd.Series[Any]) -> pd.Series[Any]:

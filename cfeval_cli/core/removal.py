@@ -54,7 +54,7 @@ class Removal(ABC):
     title: ClassVar[str]  # in the tables
     display_order: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether results depend on the parametrisation of the model
-    cost_settings: ClassVar[tuple[str, ...]] = ()  # settings whose lower values take fewer evaluations
+    cost_settings: ClassVar[tuple[str, ...]] = ()  # settings that reduce the number of evaluations if they are lower
     circular_truth: ClassVar[str] = ""  # the truth that drops in probability under this removal approximate
 
     @abstractmethod

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-_PAGE_BYTES = 1 << 12  # bytes, at a multiple of which an array begins
+_PAGE_BYTES = 1 << 12  # an array begins at a multiple of this number of bytes
 _SLAB_INSTANCES = 1 << 14  # instances
 _BLOCK_BYTES = 1 << 20  # bytes that are written at once
 

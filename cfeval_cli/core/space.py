@@ -208,19 +208,21 @@ class Embedding:
 
     def compute_squared_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the squared distances by matrix products, with an error of about 1e-8 for nearly equal vectors."""
-        own, new = self.flatten_values(features, codes[:, features]), self.flatten_values(features, values)
-        squared = (own**2).sum(axis=1)[:, None] - 2.0 * own @ new.T + (new**2).sum(axis=1)
+        before, after = self.flatten_values(features, codes[:, features]), self.flatten_values(features, values)
+        squared = (before**2).sum(axis=1)[:, None] - 2.0 * before @ after.T + (after**2).sum(axis=1)
         return np.asarray(np.maximum(squared, 0.0))
 
     def compute_squared_norm_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Return the norms of rows with the part of the edited features replaced."""
-        own, new = self.flatten_values(features, codes[:, features]), self.flatten_values(features, values)
-        return np.asarray((self.compute_squared_norms(codes) - (own**2).sum(axis=1))[:, None] + (new**2).sum(axis=1))
+        before, after = self.flatten_values(features, codes[:, features]), self.flatten_values(features, values)
+        return np.asarray(
+            (self.compute_squared_norms(codes) - (before**2).sum(axis=1))[:, None] + (after**2).sum(axis=1)
+        )
 
     def compute_differences(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """Return the differences (n, k, d), zero for NO_FEATURE."""
-        own = embed_features(self.model, features.ravel(), np.take_along_axis(codes, features, axis=1).ravel())
-        return np.where((features == NO_FEATURE)[:, :, None], 0.0, vectors - own.reshape(vectors.shape))
+        before = embed_features(self.model, features.ravel(), np.take_along_axis(codes, features, axis=1).ravel())
+        return np.where((features == NO_FEATURE)[:, :, None], 0.0, vectors - before.reshape(vectors.shape))
 
     @property
     def dim(self) -> int:
@@ -287,5 +289,5 @@ def choose_space(distance: VectorDistance, dataset: Dataset, model: Model, acces
 
 def _compute_in_batches(function: Callable[..., Floats], *arrays: Codes) -> Floats:
     parts = range(0, len(arrays[0]), _BATCH_ROWS)
-    done = [function(*(array[start : start + _BATCH_ROWS] for array in arrays)) for start in parts]
-    return np.concatenate(done) if done else np.zeros(0)
+    results = [function(*(array[start : start + _BATCH_ROWS] for array in arrays)) for start in parts]
+    return np.concatenate(results) if results else np.zeros(0)

@@ -23,7 +23,7 @@ class TruthEstimate:
 
     importance: Floats  # (n, M), -inf where a feature is absent; NaN in rows without a reference
     # (n,) the largest standard error among the features of each row, NaN if it is unknown; None: the values are exact
-    error: Floats | None = None
+    standard_error: Floats | None = None
     method: str = "exact"  # of computation, for the report
 
 
@@ -52,7 +52,7 @@ class Truth(ABC):
         """Return the importance (n, M) of each feature for the prediction of each row."""
 
     def estimate(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
-        """Return the importance with its standard errors; subclasses whose values are not exact override this."""
+        """Return the importance with its standard errors; subclasses with sampled values override this."""
         return TruthEstimate(self.compute_masked_importance(dataset, model, rows))
 
     def compute_masked_importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:

@@ -87,7 +87,7 @@ _AMOUNTS = {
 
 
 def parse_amount(cell: str, decimal: str = ".") -> tuple[str, str] | None:
-    """Return a number without separators and its unit: "$1,234.50" gives ("1234.50", "$"); None if it is no amount.
+    """Return a number without separators and its unit: ("1234.50", "$") for "$1,234.50"; None if it is no amount.
 
     A number in parentheses is negative, as in accounts.
     """

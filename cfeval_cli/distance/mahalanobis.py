@@ -62,11 +62,14 @@ class _Mahalanobis:
         return np.asarray(np.sqrt(np.einsum("nd,de,ne->n", gap, self.precision, gap, optimize=True)))
 
     def compute_distance_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        own, new = self.space.flatten_values(features, codes[:, features]), self.space.flatten_values(features, values)
+        before, after = (
+            self.space.flatten_values(features, codes[:, features]),
+            self.space.flatten_values(features, values),
+        )
         columns = self.space.get_columns(features)
         precision = self.precision[np.ix_(columns, columns)]
-        squared = ((own @ precision) * own).sum(axis=1)[:, None] - 2.0 * own @ precision @ new.T
-        return np.asarray(np.sqrt(np.maximum(squared + ((new @ precision) * new).sum(axis=1), 0.0)))
+        squared = ((before @ precision) * before).sum(axis=1)[:, None] - 2.0 * before @ precision @ after.T
+        return np.asarray(np.sqrt(np.maximum(squared + ((after @ precision) * after).sum(axis=1), 0.0)))
 
     def compute_embedding_distances(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         gap = self.space.compute_differences(codes, features, vectors)

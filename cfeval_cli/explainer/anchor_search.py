@@ -35,7 +35,7 @@ class AnchorSearch:
     def find(self, sample: Sample, coverage: Bools) -> list[tuple[int, float]]:
         """Return the parts of the best rule in the order of their selection, with the precision of the rule up to each.
 
-        `coverage` (n, parts) says which parts hold on a sample without a rule. If the prediction stays without any
+        `coverage` (n, parts) is True where a part holds on a sample without a rule. If the prediction stays without any
         rule, the result is empty.
         """
         rule = _Rule((), None, np.ones(len(coverage), dtype=bool), sample)
@@ -91,7 +91,7 @@ class AnchorSearch:
         rounds = 1
         while True:
             rate = _compute_exploration_rate(len(rules), rounds, self.delta)
-            order: list[int] = np.argsort(means).tolist()  # as in the package: the sort decides between equal rules
+            order: list[int] = np.argsort(means).tolist()  # as in the package, for the order of equal rules
             leader, other_parts = order[-1], order[:-1]
             highs = [compute_upper_bound(means[i], rate / rules[i].size) for i in other_parts]
             rival = other_parts[highs.index(max(highs))]
@@ -164,7 +164,7 @@ def _extend(rule: _Rule, coverage: Bools) -> list[_Rule]:
                 int(np.count_nonzero(is_sample)), int(np.count_nonzero(hits & is_sample)), [(holds, hits)], is_sample,
             )  # fmt: skip
             order.add(key)
-    # The package keeps rules of several parts in a set: its order decides between equal ones.
+    # The package keeps rules of several parts in a set; its order is the order of equal rules.
     return [longer[key] for key in (order if rule.parts else longer)]
 
 

@@ -1,4 +1,4 @@
-"""Control explainer that gives every instance the same explanation."""
+"""Control explainer with the same explanation for every instance."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ConstantScores(Explainer):
     is_control = True
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Compute the mean of each feature over the rows in which it is present."""
+        """Compute the mean of each feature over the rows where it is present."""
         sums, counts = np.zeros(dataset.n_features), np.zeros(dataset.n_features)
         for start in range(0, len(dataset.train), _MAX_BATCH_ROWS):
             codes = dataset.train.codes[start : start + _MAX_BATCH_ROWS]

@@ -51,7 +51,7 @@ class DecisionBoundary(Explainer):
         check_int("n_neighbours", self.n_neighbours, 1)
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
-        """Return the number of samples, each of which is one model evaluation."""
+        """Return the number of samples; each takes one model evaluation."""
         return Workload(self.n_samples, ("n_samples",))
 
     def circular_with(self, spec: ModelSpec, k: int) -> CircularRelation:
@@ -125,7 +125,7 @@ def _draw_allowed_value(dataset: Dataset, feature: int, own: int, uniforms: Floa
 
 
 def _draw_other_value(own: int, cumulative: Floats, last: int, uniforms: Floats) -> Codes:
-    """Return values from a distribution without `own`, whose share is cut out of the unit interval."""
+    """Return values from a distribution without `own`: its share is cut out of the unit interval."""
     low = cumulative[own - 1] if own else 0.0
     share = cumulative[own] - low
     if share > 1.0 - 1e-9:

@@ -25,7 +25,7 @@ from cfeval_cli.seeding import use_one_thread
 
 
 class GradientExplainer(Explainer):
-    """Explains the logit of ŷ by gradients, relative to a baseline in which a removal replaces all features.
+    """Explains the logit of ŷ by gradients, relative to a baseline: the removal of all features.
 
     The score of a feature is the sum over its embedding.
     """

@@ -44,7 +44,7 @@ class Lime(Explainer):
     kernel_width: float | None = None  # None: the package's default, 0.75 √M on tables, 25 on text
     order: str = "signed"  # the highest score first; or absolute: by absolute value, as in the package
     title: str = "LIME"
-    samples_of: str | None = None  # the explainer whose samples it reuses; None: it draws its own
+    samples_of: str | None = None  # the explainer with the samples to reuse; None: own samples
 
     access = Access.PROBABILITY
     display_order = 30
@@ -56,7 +56,7 @@ class Lime(Explainer):
         check_option("order", self.order, ("signed", "absolute"))
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
-        """Return the number of samples, each of which is one model evaluation."""
+        """Return the number of samples; each takes one model evaluation."""
         return Workload(self.n_samples, ("n_samples",))
 
     def derive_from(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
@@ -85,7 +85,7 @@ class Lime(Explainer):
     def _prepare_table(self, dataset: Dataset) -> tuple[Draw, Kernel]:
         """Draw each column from its training distribution; a sample keeps a column if it draws the instance's value.
 
-        For numbers the bin decides.
+        Two numbers are equal if they are in the same bin.
         """
         from lime.lime_tabular import LimeTabularExplainer
 

@@ -86,7 +86,7 @@ class Shap(Explainer):
             check_installed("shap", "shap")
 
     def choose_access(self, spec: ModelSpec) -> Access:
-        """Everything where it looks into the model, else probabilities."""
+        """Everything for algorithms that read the model, otherwise probabilities."""
         return Access.WHITE_BOX if self._may_read_model(spec) else Access.PROBABILITY
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
@@ -173,7 +173,7 @@ def _prepare_linear(dataset: Dataset, model: ModelClient) -> ComputeScores:
 
 
 def _compute_mean_embedding(model: ModelClient, feature: int, codes: Codes) -> Floats:
-    """Return the mean embedding of a feature over the rows in which it is present."""
+    """Return the mean embedding of a feature over the rows where it is present."""
     values, counts = np.unique(codes[codes != ABSENT], return_counts=True)
     if not len(values):
         return np.zeros(model.embed_values(feature, np.zeros(1, dtype=np.int32)).shape[1])
@@ -191,7 +191,7 @@ def _prepare_tree(model: ModelClient, rows: Codes) -> ComputeScores:
         package = _make_tree_explainer(encoded.get_estimator(), rounded)
         values = _stack_classes(package.shap_values(columns, check_additivity=False), len(classes))
     except Exception as error:  # the package raises errors of many types for models that it does not support
-        raise _UnsupportedTrees(f"the package says: {' '.join(str(error).split())[:200]}") from error
+        raise _UnsupportedTrees(f"the package reports: {' '.join(str(error).split())[:200]}") from error
     probability = model.predict_proba(rows)[:, classes]
     difference = np.abs(values.sum(axis=1) - (probability - probability.mean(axis=0))).max()
     if not difference <= _ADDITIVITY_TOLERANCE:  # as with splits by category, which the package reads as numbers

@@ -30,7 +30,7 @@ class CounterfactualMetric(Metric):
     needs = "counterfactual"
 
     def score(self, inputs: MetricInput) -> Iterator[Score]:
-        """Yield a score for each access level of the search that gives what the metric needs."""
+        """Yield a score for each access level of the search that has the inputs of the metric."""
         for level, counterfactuals in inputs.counterfactuals.items():
             if self.access < Access.PROBABILITY or counterfactuals.probability is not None:
                 yield Score(level.name.lower(), *self.compute_ratio(inputs, counterfactuals))

@@ -129,9 +129,11 @@ class Frozen(Metric):
             if not len(indices):
                 break
             if step:
-                own = inputs.codes[positions[indices], features]
+                own_codes = inputs.codes[positions[indices], features]
                 labels = inputs.predicted_classes[positions[indices]]
-                edit = find_best_edit(inputs.dataset, inputs.model, codes[indices], labels, own, features, self.values)
+                edit = find_best_edit(
+                    inputs.dataset, inputs.model, codes[indices], labels, own_codes, features, self.values
+                )
             else:
                 edit = find_single_edit(inputs, positions[indices], features, self.values)
             np.logical_or.at(has_flipped, indices, edit.flips)

@@ -166,8 +166,8 @@ class NumberedEdits:
 
     def _number_rows(self, row: Codes, is_needed: Bools) -> Ints:
         """Return the integers (r,) of the rows that replace a row without each needed set."""
-        own = (row.astype(np.int64) + 1) * self.units
-        remaining = np.repeat(own.sum() - self.is_removed @ own, self.counts)
+        terms = (row.astype(np.int64) + 1) * self.units
+        remaining = np.repeat(terms.sum() - self.is_removed @ terms, self.counts)
         numbers = np.asarray(self.numbers + remaining)
         return numbers if is_needed.all() else numbers[np.repeat(is_needed, self.counts)]
 

@@ -32,9 +32,9 @@ class Naopc(ErasureCurveMetric):
     """
 
     width: int = 5  # orders that the beam search keeps
-    draws: int = 10  # draws of a sampling removal by which the beam search compares orders; values use all draws
+    draws: int = 10  # draws of a sampling removal in the beam search; values use all draws
     rows: int = 1_000_000  # model evaluations for each removal; a sample of the instances is scored if they need more
-    seed: int = 0  # of that sample
+    seed: int = 0  # of the sample of instances
 
     name = "naopc"
     title = "NAOPC"

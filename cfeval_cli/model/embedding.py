@@ -76,7 +76,7 @@ class EmbeddingTables(SupportsBatchedEmbedding):
 
     @cached_property
     def _common_table(self) -> tuple[Floats, Ints]:
-        """The embeddings of all features in one array, whose last row is zero, and the first row of each feature."""
+        """The embeddings of all features in one array with a last row of zeros, and the first row of each feature."""
         shared = {id(table): table for table in self.tables}
         ends = dict(zip(shared, np.cumsum([len(table) for table in shared.values()]).tolist(), strict=True))
         starts = np.array([ends[id(table)] - len(table) for table in self.tables])

@@ -99,7 +99,7 @@ def make_table_encoder(
 
 
 def decode_values(dataset: Dataset) -> Sequence[pd.Series[Any]]:
-    """Return every value of each feature, as `decode` gives it to a model."""
+    """Return every value of each feature, in the form of `decode`."""
     sizes = np.array([len(feature.values) for feature in dataset.features])
     grid = np.minimum(np.arange(sizes.max())[:, None], sizes - 1).astype(np.int32)
     decoded = dataset.decode(grid)

@@ -134,7 +134,7 @@ class PretrainedModel(DeclaresOutputType):
 
 
 class PredictionFunction(PretrainedModel):
-    """A function that returns probabilities or labels; with `gives="auto"` its output for a few rows decides."""
+    """A function that returns probabilities or labels; `gives="auto"` is resolved by its output for a few rows."""
 
     gives: str
 

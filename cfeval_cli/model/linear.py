@@ -88,8 +88,8 @@ class LinearModel(
         starts = []
         for selected in features.T:
             begin = self._starts[:, 0].take(np.where(selected == NO_FEATURE, 0, selected))
-            own = np.where(selected == NO_FEATURE, ABSENT, codes[np.arange(len(codes)), selected])
-            partial_logits -= self._effects.take(begin + own)
+            own_codes = np.where(selected == NO_FEATURE, ABSENT, codes[np.arange(len(codes)), selected])
+            partial_logits -= self._effects.take(begin + own_codes)
             starts.append(begin)
         logits = partial_logits.take(rows)
         for i, begin in enumerate(starts):
@@ -112,7 +112,7 @@ class LinearModel(
         return torch.stack([1.0 - positive, positive], dim=1)
 
     def compute_logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return the logits (n, 2), of which that of class 0 is zero."""
+        """Return the logits (n, 2); the logit of class 0 is zero."""
         import torch
 
         logit = self._compute_logit_embedded(vectors)

@@ -99,7 +99,7 @@ def _index_vectors(group: Group, dataset: Dataset) -> Ints:
 
 
 def compute_mean_vectors(tables: Sequence[Floats], codes: Codes) -> Floats:
-    """Return the mean embedding (M, d) of each feature over the rows in which it is present."""
+    """Return the mean embedding (M, d) of each feature over the rows where it is present."""
     means = np.zeros((len(tables), tables[0].shape[1]))
     for j, table in enumerate(tables):
         present = codes[:, j][codes[:, j] != ABSENT]

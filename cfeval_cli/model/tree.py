@@ -1,4 +1,4 @@
-"""A decision tree, whose leaves give exact reference attributions."""
+"""A decision tree; its leaves determine exact reference attributions."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Tree(SupportsFeatureSubset, Restorable):
 
 
 def compile_tree(grown: Any, encoder: TableEncoder, dataset: Dataset, reads: Ints) -> TreeModel:
-    """Return a tree of scikit-learn, whose nodes compare columns, as a tree whose nodes look up values."""
+    """Convert a tree of scikit-learn, which compares columns, to a tree that looks up values."""
     tree = grown.tree_
     widths = np.array([block.shape[1] for block in encoder.blocks])
     owner, starts = np.repeat(np.arange(len(widths)), widths), np.cumsum(widths) - widths

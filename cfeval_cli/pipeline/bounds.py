@@ -46,7 +46,7 @@ _TOLERANCE = 1e-12  # for rounding: values that differ by no more are equally go
 
 @dataclass(frozen=True)
 class Objective:
-    """A metric and variant whose extremes are computed."""
+    """A metric and variant with its extremes."""
 
     metric: MetricKey
     better: str
@@ -120,7 +120,7 @@ def _compute_weighted_mean(values: Floats, weights: Floats) -> float:
 
 
 def _find_first(is_candidate: Bools, starts: Ints) -> Ints:
-    """Return the first candidate of each instance, whose rows begin at `starts`."""
+    """Return the first candidate of each instance; its rows begin at `starts`."""
     candidates = np.flatnonzero(is_candidate)
     return candidates[np.searchsorted(candidates, starts)]
 
@@ -183,10 +183,10 @@ class FeatureSetBounds:
         for row in metrics.itertuples():
             objective = objectives.get((str(row.metric), str(row.variant)))
             series = None if objective is None else scores.series.get((objective.metric, str(row.explainer)))
-            if objective is None or series is None or not series.n_counted:
+            if objective is None or series is None or not series.n_included:
                 places.append(np.nan)
                 continue
-            numerator, denominator, positions = series.select_counted()
+            numerator, denominator, positions = series.select_included()
             has_score = np.isin(self.instances, positions)
             indices = np.searchsorted(positions, self.instances[has_score])
             total = denominator[indices].sum()
@@ -203,7 +203,7 @@ class FeatureSetBounds:
 
 
 def is_bounded(metric: Metric) -> bool:
-    """Return whether a metric is a function of the k features, whose sets can be enumerated."""
+    """Return whether a metric is a function of the set of k features, so that all sets can be enumerated."""
     return metric.better != "none" and metric.needs in ("set", "counterfactual")
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger("cfeval")
 
 _Job = TypeVar("_Job")
 
-LOOKUP_INSTANCES = 1 << 14  # whose results are looked up, and thus in memory, at once
+LOOKUP_INSTANCES = 1 << 14  # maximum number of instances with results in memory at a time
 # Between two writes to the cache: writing each chunk of a fast explainer takes longer than computing it.
 STORE_SECONDS = 0.25
 _MAX_BYTES_IN_MEMORY = 1 << 24  # of results that have not been moved to the scratch files
@@ -35,7 +35,7 @@ _MAX_BYTES_IN_MEMORY = 1 << 24  # of results that have not been moved to the scr
 
 @dataclass(frozen=True)
 class UnitResult:
-    """The result of a unit: arrays whose first axis is that of its instances, and their cost."""
+    """The result of a unit: arrays with an entry for each instance, and their cost."""
 
     arrays: Arrays  # (n, …) by name
     cost: Cost = field(default_factory=Cost)

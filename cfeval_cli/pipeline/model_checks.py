@@ -97,7 +97,7 @@ def _check_probabilities(predictions: Floats | Ints, size: int, dataset: Dataset
     """Return the probabilities of all classes; unlike elsewhere, one column is not taken as P(1)."""
     if predictions.ndim != 2 or predictions.shape[1] != len(dataset.classes):
         raise InvalidOutput(
-            f"gives probabilities of shape {predictions.shape} for {size} rows, where {dataset.name} has "
+            f"returns probabilities of shape {predictions.shape} for {size} rows, where {dataset.name} has "
             f"{len(dataset.classes)} classes: one column for each class is needed"
         )
     return read_probabilities(predictions, size, dataset.classes)
@@ -108,7 +108,7 @@ def _check_labels(predictions: Floats | Ints, size: int, dataset: Dataset) -> In
     largest = len(dataset.classes) - 1
     if predictions.shape != (size,):
         raise InvalidOutput(
-            f"gives labels of shape {predictions.shape} for {size} rows: one label for each row is needed"
+            f"returns labels of shape {predictions.shape} for {size} rows: one label for each row is needed"
         )
     is_invalid = (predictions < 0) | (predictions > largest)
     if is_invalid.any():
@@ -172,8 +172,8 @@ def _check_equal(first: Floats, second: Floats, codes: Codes, dataset: Dataset, 
         row = int(difference.argmax())
         before, after = (", ".join(f"{p:.6g}" for p in predictions[row]) for predictions in (first, second))
         raise Failure(
-            f"the model changes its answers: {condition}, it gives {before} and then {after} for "
-            f"{describe_row(dataset, codes[row])}. A model must give the same answer to the same row."
+            f"the predictions of the model change: {condition}, it returns {before} and then {after} for "
+            f"{describe_row(dataset, codes[row])}. A model must return the same prediction for the same row."
         )
 
 

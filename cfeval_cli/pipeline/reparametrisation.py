@@ -142,7 +142,7 @@ class _ValueTable:
 
 @dataclass(frozen=True)
 class _Dependents:
-    """Components whose results can change with the parameters, and the metrics that use them."""
+    """Components with results that can change with the parameters, and the metrics that use them."""
 
     levels: tuple[Access, ...]  # of the search
     removals: tuple[str, ...]

@@ -8,14 +8,14 @@ from cfeval_cli.pipeline.progress import TimeEstimate
 
 
 def estimate_truth(context: RunContext, name: str, seconds_per_row: float) -> TimeEstimate:
-    """Return the estimate for one truth, whose items are instances; at most that, if it evaluates the model."""
+    """Return the estimate for one truth, in instances; an upper limit if it evaluates the model."""
     truth = context.plan.truths[name]
     seconds = truth.count_evaluations(context.spec) * seconds_per_row if truth.evaluates_model(context.spec) else None
     return TimeEstimate("reference or truth.budget", seconds)
 
 
 def estimate_explainer(context: RunContext, name: str, seconds_per_row: float) -> TimeEstimate:
-    """Return the estimate for one explainer, whose items are instances."""
+    """Return the estimate for one explainer, in instances."""
     workload = context.plan.explainers[name].estimate_workload(context.spec)
     settings = [f"explainer.{name}.{key}" for key in workload.settings]
     seconds = None if workload.evaluations is None else workload.evaluations * seconds_per_row
@@ -23,7 +23,7 @@ def estimate_explainer(context: RunContext, name: str, seconds_per_row: float) -
 
 
 def estimate_search(context: RunContext, features: Ints, seconds_per_row: float) -> TimeEstimate:
-    """Return the estimate for the search, whose items are instances at each level of access."""
+    """Return the estimate for the search, in instances at each level of access."""
     search = context.plan.search
     workload = search.estimate_workload(context.dataset, features)
     # Such models evaluate edits in a fraction of the time that whole rows take.
@@ -33,7 +33,7 @@ def estimate_search(context: RunContext, features: Ints, seconds_per_row: float)
 
 
 def estimate_repetition(context: RunContext) -> TimeEstimate:
-    """Return the estimate for explaining again, whose items are instances of each explainer."""
+    """Return the estimate for the second explanations, in instances of each explainer."""
     costs = [
         context.ledger.get_cost(key) for key in context.ledger.n_evaluations if key.part in ("explainer", "search")
     ]

@@ -85,8 +85,8 @@ def _compute_chunk(job: TruthJob, positions: Ints) -> list[UnitResult]:
     estimate = job.truth.estimate(job.dataset, client, job.rows.take(positions))
     arrays = {
         "importance": estimate.importance,
-        "error": np.zeros(len(positions)) if estimate.error is None else estimate.error,
-        "sampled": np.full(len(positions), estimate.error is not None),
+        "error": np.zeros(len(positions)) if estimate.standard_error is None else estimate.standard_error,
+        "sampled": np.full(len(positions), estimate.standard_error is not None),
     }
     return [UnitResult(arrays, note=estimate.method)]
 

@@ -18,14 +18,14 @@ FROM_WORKERS = "from a worker process"
 _ADVICE = {
     FROM_CACHE: "The model or the component is not deterministic, or depends on something that its cache key does not "
     "include. Use redo=true or cache=off, or name the files that the model reads in model.depends.",
-    FROM_WORKERS: "The model or the component gives another answer in worker processes: it must not depend on the "
+    FROM_WORKERS: "The model or the component returns another result in worker processes: it must not depend on the "
     "process that it runs in. Use n_jobs=1.",
 }
 
 
 @dataclass(frozen=True)
 class VerifiedInstances:
-    """A few instances whose results have the same origin."""
+    """A few instances with results of the same origin."""
 
     component: str
     origin: str

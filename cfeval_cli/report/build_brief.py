@@ -27,7 +27,7 @@ from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.run_statistics import RunStatistics
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
-OVERLAP_MARK = "~"  # marks a rank whose interval overlaps that of the next better one
+OVERLAP_MARK = "~"  # the interval of the rank overlaps that of the next better rank
 _Line = Mapping[Any, Any]
 Taus = Mapping[str, Mapping[Pair, Cell]]  # by question, metric and variant
 

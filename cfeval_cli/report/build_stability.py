@@ -21,7 +21,7 @@ _HEADER = ("Explainer", "same features", "overlap", "same order", "instances")
 def build_stability(
     features: pd.DataFrame, values: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]
 ) -> list[Table]:
-    """Build how often another seed gives the same features, and how far it moves the values."""
+    """Build the table of how often another seed selects the same features, and how much it changes the values."""
     random_explainers = features.loc[features["deterministic"] == "no", "explainer"].tolist()
     changes = values[values["explainer"].isin(random_explainers) & ~values["metric"].isin(list_truth_metrics(record))]
     tables = [_build_features(features, record, low_coverage)]

@@ -58,7 +58,7 @@ def build_tables(statistics: RunStatistics, record: RunRecord) -> list[Table]:
 
 
 def select_metrics(statistics: RunStatistics, record: RunRecord) -> RunStatistics:
-    """Keep the metrics that a run wants in its LaTeX tables; ranks and tests stay as they were among all."""
+    """Select the metrics of the LaTeX tables; ranks and tests stay those among all metrics."""
     names = record.settings.tables.metrics
     if names is None:
         return statistics
@@ -74,7 +74,7 @@ def select_metrics(statistics: RunStatistics, record: RunRecord) -> RunStatistic
 
 
 def _explain_marks(table: Table, low_coverage: Mapping[str, float], record: RunRecord) -> Table:
-    """Add what † means where it stands: each table may stand alone in a paper."""
+    """Add the meaning of † to each table that has it, because a table may stand alone in a paper."""
     titles = [*table.header, *(row.title for row in table.rows)]
     marked = {title.name for title in titles if LOW_COVERAGE_MARK in title.marks}
     low = {name: share for name, share in low_coverage.items() if record.explainers.get(name) in marked}

@@ -52,7 +52,7 @@ def count_instances(
 ) -> dict[Pair, dict[str, int]]:
     """Return n by row of a table of scores and by explainer, without values and truths that such a table leaves out.
 
-    A fact such as coverage is a share of all instances, and a table says so.
+    A fact such as coverage is a share of all instances, as its table notes.
     """
     rows = _drop_graded(metrics)
     rows = rows[rows["n"] > 0]

@@ -60,7 +60,7 @@ def _compare_families(lines: pd.DataFrame, record: RunRecord) -> str:
 
 
 def _to_share(d: float) -> float:
-    """Return the share of concordant pairs, of which pairs that the metric ties count half."""
+    """Return the share of concordant pairs; pairs with tied scores of the metric count half."""
     return (1 + d) / 2
 
 

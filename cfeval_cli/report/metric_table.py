@@ -1,4 +1,4 @@
-"""Tables with a row for each metric, whose columns are explainers, ground truths or statistics."""
+"""Tables with a row for each metric and columns for explainers, ground truths or statistics."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def build_metric_table(
 def merge_rows(blocks: Mapping[str, Sequence[Row]], *, ranked: bool = False) -> tuple[list[list[Row]], list[str]]:
     """Merge variants of a metric whose rows are the same; leave out rows without information, and name them in notes.
 
-    In a table whose columns are explainers, a row with the same value for all of them has no information either.
+    If the columns are explainers, a row with the same value for all of them has no information either.
     """
     empty, same = list[str](), list[str]()
     merged: dict[str, dict[Any, Row]] = {}

@@ -184,7 +184,7 @@ def write_remark_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
 
 
 def find_not_identifiable(metrics: pd.DataFrame) -> set[tuple[str, str]]:
-    """Return the metrics of which the value of an explainer depends on the parametrisation of the model."""
+    """Return the metrics with a value that depends on the parametrisation of the model."""
     lines = metrics[select_not_identifiable(metrics)]
     return set(zip(lines["metric"], lines["variant"], strict=True))
 

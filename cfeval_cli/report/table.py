@@ -28,9 +28,9 @@ class Title:
     direction: Direction = "none"  # which values are better
     marks: str = ""  # directly behind the name
     suffix: str = ""  # at the end
-    number: int | None = None  # by which another part of the table refers to it
+    number: int | None = None  # reference from another part of the table
     latex: str | None = None  # the name as a formula
-    term: str = ""  # by which the glossary knows it; the name if empty
+    term: str = ""  # entry of the glossary; the name if empty
     is_explainer: bool = False
     is_stacked: bool = False  # on a narrow screen, the lines of this column stand below those of the column before
 
@@ -165,7 +165,7 @@ class Table:
     notes: Sequence[str] = ()
     is_supplementary: bool = False  # whether it is in the files and with --full only, not on the screen
     ranked: bool = False  # whether its columns are explainers, which each row ranks
-    part: str = "trust"  # of the report where it stands: scores, trust (in the metrics), cost or appendix
+    part: str = "trust"  # part of the report: scores, trust (in the metrics), cost or appendix
 
     @property
     def rows(self) -> list[Row]:

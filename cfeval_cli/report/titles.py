@@ -75,7 +75,7 @@ def list_contenders(metrics: pd.DataFrame, record: RunRecord, *, controls: bool 
 
 
 def is_truth(metric: str, record: RunRecord) -> bool:
-    """Return whether a metric is the ground truth itself, by which others are judged."""
+    """Return whether a metric is a comparison with the ground truth."""
     return metric in record.metrics and record.metrics[metric].role == "truth"
 
 
@@ -116,7 +116,7 @@ def get_block(variant: str, facts: MetricEntry) -> str:
 
 
 def write_reason(reason: str) -> str:
-    """Write what a dash stands for."""
+    """Write the meaning of a dash."""
     return f"{DASH}: {reason}."
 
 

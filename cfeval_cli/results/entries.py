@@ -55,7 +55,7 @@ _E = TypeVar("_E", bound=Entry)
 
 
 def get_time() -> str:
-    """Return the current time as it stands in run.json."""
+    """Return the current time in the format of run.json."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -161,7 +161,7 @@ def _build_metric_entry(name: str, metric: Metric) -> MetricEntry:
 
 
 def describe_dataset(dataset: Dataset, stored: Sequence[Split]) -> dict[str, Any]:
-    """Return the content of dataset.json; `stored` are the splits of which the run folder has rows."""
+    """Return the content of dataset.json; `stored` are the splits with rows in the run folder."""
     lists: dict[tuple[str, ...], int] = {}  # texts share one vocabulary
     features = [
         {"name": feature.name, "values": lists.setdefault(feature.values, len(lists)), "kind": feature.kind}
@@ -203,10 +203,10 @@ def complete_truth_entries(
         for slab in iterate_slabs(len(estimate.importance)):
             n_instances += int((~np.isnan(estimate.importance[slab]).all(axis=1)).sum())
             scratch.release()
-        facts = {"exact": estimate.error is None, "method": estimate.method, "instances": n_instances}
-        if estimate.error is not None and not np.isnan(estimate.error).all():
-            facts["error"] = float(np.nanmean(estimate.error))
-            facts["largest_error"] = float(np.nanmax(estimate.error))
+        facts = {"exact": estimate.standard_error is None, "method": estimate.method, "instances": n_instances}
+        if estimate.standard_error is not None and not np.isnan(estimate.standard_error).all():
+            facts["error"] = float(np.nanmean(estimate.standard_error))
+            facts["largest_error"] = float(np.nanmax(estimate.standard_error))
         updated[name] = updated[name].model_copy(update=facts)
     return updated
 

@@ -70,7 +70,7 @@ class ResultFiles:
             self.write(name, lambda path: frame.to_parquet(path, index=False))
 
     def write_row_groups(self, name: str, builders: Sequence[Callable[[], pd.DataFrame]]) -> None:
-        """Write a table of which each builder returns some rows; only one row group is in memory.
+        """Write a table with some rows from each builder; only one row group is in memory.
 
         Several groups are built twice: the type of a column, such as of empty lists only, is known when all were built.
         """

@@ -185,7 +185,7 @@ def read_recommendation(folder: Path) -> Recommendation:
 def read_results(path: Path, record: RunRecord | None = None) -> StoredRun:
     """Return the results of a complete run; UserError if a file is missing or was changed.
 
-    A run that is about to be complete gives its record, which is not in the folder yet.
+    A run that is about to be complete passes its record, because the folder does not have it yet.
     """
     record = read_verified_record(path, unverified=REPORT_FILES) if record is None else record
     try:

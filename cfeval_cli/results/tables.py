@@ -78,7 +78,10 @@ def build_truth_groups(ids: Ints, truth: Mapping[str, TruthEstimate]) -> Iterato
 
 def _build_truth(ids: Ints, truth: Mapping[str, TruthEstimate], part: slice) -> dict[str, Any]:
     importance = np.concatenate([estimate.importance[part] for estimate in truth.values()])
-    errors = [np.zeros(len(ids)) if estimate.error is None else estimate.error[part] for estimate in truth.values()]
+    errors = [
+        np.zeros(len(ids)) if estimate.standard_error is None else estimate.standard_error[part]
+        for estimate in truth.values()
+    ]
     return {
         "instance": np.tile(ids, len(truth)),
         "truth": np.repeat(list(truth), len(ids)),

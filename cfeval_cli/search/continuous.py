@@ -73,13 +73,15 @@ class Continuous(Search):
 
     def find(self, task: SearchTask) -> Counterfactuals:
         """Return the counterfactuals, optimised in batches of instances."""
-        own = embed_selected_features(task)
-        max_starts = min(self.max_batch_rows, _MAX_ARRAY_ELEMENTS // max(1, own[:1].size))
+        origins = embed_selected_features(task)
+        max_starts = min(self.max_batch_rows, _MAX_ARRAY_ELEMENTS // max(1, origins[:1].size))
         batch_size = max(1, max_starts // self.restarts)
-        vectors, converged, steps = [own[:0]], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]
+        vectors, converged, steps = [origins[:0]], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]
         with use_one_thread():
             for batch in (slice(start, start + batch_size) for start in range(0, len(task.ids), batch_size)):
-                batch_vectors, batch_converged, batch_steps = self._optimize(task.select_instances(batch), own[batch])
+                batch_vectors, batch_converged, batch_steps = self._optimize(
+                    task.select_instances(batch), origins[batch]
+                )
                 vectors.append(batch_vectors)
                 converged.append(batch_converged)
                 steps.append(batch_steps)
@@ -98,12 +100,14 @@ class Continuous(Search):
         vectors = embed_selected_features(task) + step[:, None, None] * weights
         return evaluate_edited_embeddings(task, vectors, np.ones(len(length), dtype=bool))
 
-    def _optimize(self, task: SearchTask, own: Floats) -> tuple[Floats, Bools, Ints]:
+    def _optimize(self, task: SearchTask, origins: Floats) -> tuple[Floats, Bools, Ints]:
         """Return the embeddings (n, k, d) of the best start of each instance, whether it converged, and its steps."""
         spread = self.start * self.alpha**0.5
-        noise = np.stack([task.make_rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
+        noise = np.stack(
+            [task.make_rng(i).normal(size=(self.restarts, *origins.shape[1:])) for i in range(len(origins))]
+        )
         noise *= (task.features != NO_FEATURE)[:, None, :, None]
-        rows = np.repeat(np.arange(len(own)), self.restarts)
+        rows = np.repeat(np.arange(len(origins)), self.restarts)
         compute_probability = task.model.make_gradient_function(
             task.codes, task.features, task.predicted_classes, self.alpha
         )
@@ -112,17 +116,17 @@ class Continuous(Search):
             """Return the objective and its gradient in the embeddings of the selected features."""
             instances = rows[starts]
             probability, gradient = compute_probability(instances, vectors)
-            shift = own.take(instances, axis=0)
+            shift = origins.take(instances, axis=0)
             np.subtract(vectors, shift, out=shift)
             value = np.einsum("nkd,nkd->n", shift, shift) + self.alpha * probability
             shift *= 2.0
             gradient += shift
             return value, gradient
 
-        initial = (own[:, None] + spread * noise).reshape(len(rows), *own.shape[1:])
+        initial = (origins[:, None] + spread * noise).reshape(len(rows), *origins.shape[1:])
         optimizers = {"descent": self._run_descent, "adam": self._run_adam}
         final, values, norms, steps = optimizers[self.optimizer](compute_objective, initial)
-        best = values.reshape(len(own), self.restarts).argmin(axis=1) + np.arange(len(own)) * self.restarts
+        best = values.reshape(len(origins), self.restarts).argmin(axis=1) + np.arange(len(origins)) * self.restarts
         return final[best], norms[best] <= self._gradient_tolerance, steps[best]
 
     @property

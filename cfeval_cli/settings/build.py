@@ -266,7 +266,7 @@ def _compare_with_signature(key: str, node: Any) -> str | None:
 
 
 def _describe_file(key: str) -> str:
-    """Return the file that a node comes from, if Hydra knows it."""
+    """Return the file of a node; empty if Hydra has no record of it."""
     if not HydraConfig.initialized():
         return ""
     group, _, path = key.partition(".")

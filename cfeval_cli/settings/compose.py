@@ -49,14 +49,14 @@ def compose_run(overrides: Sequence[str], config_dir: str | None = None) -> Dict
 
 
 def search_path(config_dir: str | None) -> list[str]:
-    """Return the override that lets Hydra look into a folder, after the package's own."""
+    """Return the override that adds a folder to the search path of Hydra, after that of the package."""
     return [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
 
 
 def list_options(group: str, config_dir: str | None = None) -> list[str]:
     """List the options of a config group, those of the user's own folder included."""
-    own = [path.stem for path in (Path(config_dir) / group).glob("*.yaml")] if config_dir else []
-    return sorted({*GlobalHydra.instance().config_loader().get_group_options(group), *own})
+    user_options = [path.stem for path in (Path(config_dir) / group).glob("*.yaml")] if config_dir else []
+    return sorted({*GlobalHydra.instance().config_loader().get_group_options(group), *user_options})
 
 
 def list_default_options(group: str) -> list[str]:

@@ -128,7 +128,7 @@ class PairedMeans:
             return np.zeros((size, size)), np.ones((size, size))
         largest = np.sort(self._resampled_statistics.max(axis=1))
         n_resamples = len(largest)
-        # The smallest t whose p, of which the sample itself is one, is at most 1 - confidence.
+        # The smallest t with p of at most 1 - confidence; the sample itself counts as one resample.
         n_beyond = max(0, ceil((1 - confidence) * (n_resamples + 1)) - 1)
         quantile = largest[n_resamples - n_beyond] if n_beyond else np.inf
         p = np.ones((size, size))

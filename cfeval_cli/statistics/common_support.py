@@ -14,7 +14,7 @@ NO_COMMON_INSTANCE = "no instance that all explainers cover"
 def find_common_instances(scores: Scores, summary: pd.DataFrame) -> dict[ScoreKey, Bools]:
     """Return for each series of scores whether every explainer with a value of the metric covers the instance.
 
-    Series whose instances are all common are left out. An explainer without any value does not limit the others.
+    Series with common instances only are left out. An explainer without any value does not limit the others.
     Graded control explainers are compared among themselves: they limit no others, and all their instances are common.
     """
     graded = set(summary.loc[summary["quality_level"].notna(), "explainer"])

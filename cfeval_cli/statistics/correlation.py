@@ -31,7 +31,7 @@ CIRCULAR_NOTE = "best at this truth by construction"
 
 _NO_EXPLAINERS_NOTE = "without controls fewer than two explainers are left"
 _MAX_PAIRS_PER_BLOCK = 1 << 19  # pairs of explainers held at once
-_STORED_RESAMPLES = 500  # by which several seeds are combined
+_STORED_RESAMPLES = 500  # resamples in tau_resamples.parquet, for combining several seeds
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class RankCorrelations:
 def tabulate_tau_resamples(correlations: Sequence[RankCorrelations], resampled: ResampledValues) -> pd.DataFrame:
     """Return tau_resamples.parquet: every τ of a family in the first resamples, by subset of its explainers.
 
-    A resample in which τ over all explainers, the first of the subsets, is undefined counts in none of them.
+    A resample without τ over all explainers, the first of the subsets, is left out of all subsets.
     """
     family, subsets = correlations[0].family, [part.family.subset for part in correlations]
     references, metrics = family.references, [resampled.metrics[metric] for metric in family.judged]

@@ -60,15 +60,15 @@ def _explain_missing_value(note: str, empty: str, n: int, denominator: float, ow
 
 def _add_values(scores: Scores, summary: pd.DataFrame, max_scores: int) -> pd.DataFrame:
     """Return the rows of the summary with both sums, the number of instances, and the ratio of the sums."""
-    counted = [(key, series) for key, series in scores.series.items() if series.n_counted]
+    nonempty_series = [(key, series) for key, series in scores.series.items() if series.n_included]
     totals: dict[tuple[str, ...], tuple[float, float, int]] = {}
-    for batch in _split_batches([series.n_counted for _, series in counted], max_scores):
-        numerators, denominators = _add_up([series for _, series in counted[batch]])
+    for batch in _split_batches([series.n_included for _, series in nonempty_series], max_scores):
+        numerators, denominators = _add_up([series for _, series in nonempty_series[batch]])
         scores.scratch.release()
         for ((metric, explainer), series), numerator, denominator in zip(
-            counted[batch], numerators, denominators, strict=True
+            nonempty_series[batch], numerators, denominators, strict=True
         ):
-            totals[(*metric, explainer)] = numerator, denominator, series.n_counted
+            totals[(*metric, explainer)] = numerator, denominator, series.n_included
     table = summary.reset_index(drop=True)
     keys = zip(*(table[name] for name in _KEYS), strict=True)
     sums = [totals.get(key, (np.nan, np.nan, 0)) for key in keys]
@@ -94,8 +94,8 @@ def _add_up(batch: Sequence[ScoreSeries]) -> tuple[list[float], list[float]]:
     """Return the sums of numerators and of denominators of each series."""
     if not batch:
         return [], []
-    counted = [series.select_counted() for series in batch]
-    group = np.repeat(np.arange(len(batch)), [len(arrays[0]) for arrays in counted])
-    columns = {i: np.concatenate([arrays[i] for arrays in counted]) for i in range(2)}
+    series_arrays = [series.select_included() for series in batch]
+    group = np.repeat(np.arange(len(batch)), [len(arrays[0]) for arrays in series_arrays])
+    columns = {i: np.concatenate([arrays[i] for arrays in series_arrays]) for i in range(2)}
     sums = pd.DataFrame(columns).groupby(group).sum()  # compensated: pandas carries along what a sum of floats loses
     return sums[0].tolist(), sums[1].tolist()

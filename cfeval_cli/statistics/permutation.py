@@ -22,7 +22,7 @@ def compute_permutation_p_values(
 ) -> tuple[Floats, Floats]:
     """Return the one-sided p (R, T) of τ and of ρ, for ranks (R, E) against reference ranks (T, E).
 
-    p is the share of orders of the reference whose coefficient is at least as large as the observed one. Ties stay tied
+    p is the share of orders of the reference with a coefficient at least as large as the observed one. Ties stay tied
     in every order. NaN where the coefficient is undefined.
     """
     n_explainers = reference_ranks.shape[-1]

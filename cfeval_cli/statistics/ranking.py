@@ -14,7 +14,7 @@ _TOLERANCE = 1e-12  # relative, and absolute for values below 1e-3: rounding of 
 def compute_ranks(values: Floats, better: Literal["higher", "lower"]) -> Floats:
     """Return ranks from 1, the best; ties share the mean of their ranks; NaN stays NaN.
 
-    Values that differ only by rounding are tied, so that the order of a sum decides no rank.
+    Values that differ only by rounding are tied, so that no rank depends on the order of a sum.
     """
     order = np.argsort(values, axis=-1, kind="stable")  # NaN last
     ordered = np.take_along_axis(values, order, axis=-1)

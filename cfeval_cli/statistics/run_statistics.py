@@ -82,9 +82,9 @@ def compute_statistics(
     """
     circular = circular or CircularMetrics()
     common_scores = scores.select_common() if common else None
-    counted = scores.drop_unscored_instances() if common_scores is None else common_scores
-    metrics = summarise_scores(counted, summary, None if common_scores is None else scores)
-    all_values = ResampledValues.compute(counted, metrics, bootstrap)
+    included_scores = scores.drop_unscored_instances() if common_scores is None else common_scores
+    metrics = summarise_scores(included_scores, summary, None if common_scores is None else scores)
+    all_values = ResampledValues.compute(included_scores, metrics, bootstrap)
     dropped = metrics[metrics["circular"] & circular.drop]
     resampled = all_values.drop(dropped) if len(dropped) else all_values
 
@@ -100,7 +100,7 @@ def compute_statistics(
 
     insert_intervals(metrics, all_values, bootstrap)
     if bounds is not None:
-        metrics.insert(list(metrics).index("rank"), "normalised", bounds.compute_normalised(counted, metrics))
+        metrics.insert(list(metrics).index("rank"), "normalised", bounds.compute_normalised(included_scores, metrics))
     metrics.insert(list(metrics).index("note"), "not_identifiable", mark_changed_values(metrics, reparametrised))
     return RunStatistics(
         metrics=metrics,
@@ -119,7 +119,7 @@ def compute_statistics(
                 for family in explainer_families
                 if family.references
                 for row in instance_agreement.tabulate_instance_agreement(
-                    counted.drop(dropped), resampled, family, bootstrap.for_intervals
+                    included_scores.drop(dropped), resampled, family, bootstrap.for_intervals
                 )
             ],
             columns=instance_agreement.COLUMNS,

@@ -1,4 +1,4 @@
-"""Scores by metric, variant and explainer, as arrays of which some instances are read at a time."""
+"""Scores by metric, variant and explainer, as arrays that are read in parts."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ScoreSeries:
         return len(self.positions)
 
     @property
-    def n_counted(self) -> int:
-        """The number of instances that count."""
+    def n_included(self) -> int:
+        """The number of instances in the mean: all, or the common ones."""
         return len(self) if self.is_common is None or not self.common_only else int(self.is_common.sum())
 
     def sort(self) -> ScoreSeries:
@@ -42,8 +42,8 @@ class ScoreSeries:
         order = np.argsort(self.positions, kind="stable")
         return ScoreSeries(self.numerator[order], self.denominator[order], self.positions[order])
 
-    def select_counted(self, start: int = 0, stop: int | None = None) -> tuple[Floats, Floats, Ints]:
-        """Return numerators, denominators and positions of the counted instances, from position `start` to `stop`."""
+    def select_included(self, start: int = 0, stop: int | None = None) -> tuple[Floats, Floats, Ints]:
+        """Return numerators, denominators and positions of the included instances, from position `start` to `stop`."""
         part = slice(None)
         if stop is not None:
             part = slice(*np.searchsorted(self.positions, (start, stop)).tolist())
@@ -119,12 +119,12 @@ class Scores:
         return replace(self, series=series).drop_unscored_instances()
 
     def drop_unscored_instances(self) -> Scores:
-        """Return the scores without the instances that no series has a counted score of."""
-        if any(part.n_counted == self.n_instances for part in self.series.values()):
+        """Return the scores without the instances that no series includes."""
+        if any(part.n_included == self.n_instances for part in self.series.values()):
             return self
         is_scored = np.zeros(self.n_instances, dtype=bool)
         for part in self.series.values():
-            is_scored[part.select_counted()[2]] = True
+            is_scored[part.select_included()[2]] = True
         if is_scored.all():
             return self
         new_positions = np.maximum(np.cumsum(is_scored) - 1, 0)
@@ -146,7 +146,7 @@ class Scores:
         for i, metric in enumerate(metrics):
             series = self.series.get((metric, explainer))
             if series is not None:
-                numerator, denominator, positions = series.select_counted(start, stop)
+                numerator, denominator, positions = series.select_included(start, stop)
                 columns[0, i, positions - start], columns[1, i, positions - start] = numerator, denominator
         self.scratch.release()
         return columns.reshape(2 * len(metrics), stop - start).T
@@ -158,7 +158,7 @@ class Scores:
             for j, explainer in enumerate(explainers):
                 series = self.series.get((metric, explainer))
                 if series is not None:
-                    numerator, denominator, positions = series.select_counted(start, stop)
+                    numerator, denominator, positions = series.select_included(start, stop)
                     ratio = np.full(len(positions), np.nan)
                     np.divide(numerator, denominator, out=ratio, where=denominator != 0)
                     values[positions - start, i, j] = ratio

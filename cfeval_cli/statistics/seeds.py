@@ -15,7 +15,7 @@ from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, compute_b
 
 COLUMNS = ["seeds", "mean", "deviation", "within", "between"]
 
-_ROUNDING = 1e-12  # the mean of values whose sum is zero but for rounding
+_ROUNDING = 1e-12  # tolerance of a mean that is zero except for rounding
 
 
 def aggregate_over_seeds(rows: pd.DataFrame, by: Sequence[str], value: str, error: str) -> pd.DataFrame:

@@ -19,7 +19,7 @@ COLUMNS = [
     "family", "truth", "agreement", "subset", "metric", "variant", "than_metric", "than_variant", *_VALUE_COLUMNS,
 ]  # fmt: skip
 
-_PAIRS_PER_BLOCK = 16  # of metrics, whose resamples stay in the processor's cache
+_PAIRS_PER_BLOCK = 16  # pairs of metrics with resamples that fit the cache of the processor
 
 
 def tabulate_tau_differences(

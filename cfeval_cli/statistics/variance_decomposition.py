@@ -56,6 +56,6 @@ def compute_r_squared(values: Floats, columns: Sequence[Floats]) -> float:
     if not columns or total <= 1e-15 * max(1, len(values)):
         return 0.0
     design = np.concatenate([np.ones((len(values), 1)), *columns], axis=1)
-    # Indicators are linearly dependent, so that only a pseudoinverse gives a solution.
+    # Indicators are linearly dependent, so the solution needs a pseudoinverse.
     coefficients = np.linalg.pinv(design.T @ design, hermitian=True) @ (design.T @ centred)
     return float(1 - ((centred - design @ coefficients) ** 2).sum() / total)

@@ -21,7 +21,7 @@ def check_dataset(dataset: Loadable, data_dir: Path | str) -> None:
     data = dataset.load(folder, 0)
     require(isinstance(data, Dataset), f"{name}.load() must return a Dataset, not {type(data).__name__}.")
     is_repeatable = data.fingerprint == dataset.load(folder, 0).fingerprint
-    require(is_repeatable, f"{name}.load() gives other data a second time, with the same seed.")
+    require(is_repeatable, f"{name}.load() returns other data a second time, with the same seed.")
     _check_features(data, name)
     for part, split in (("train", data.train), ("validation", data.validation), ("test", data.test)):
         _check_split(data, split, f"{name}: {part}")

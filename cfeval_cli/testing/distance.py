@@ -77,11 +77,11 @@ def _check_fitted_distance(
     between = fitted_distance.compute_distances(rows, edits)
     require_array(between, (len(rows),), "f", f"{name}: compute_distances()")
     require(np.isfinite(between).all() and (between >= 0).all(), f"{name}: distances must be finite and not negative.")
-    require_equal(between, repeated_fit.compute_distances(rows, edits), f"{name} gives other distances a second time.")
+    require_equal(between, repeated_fit.compute_distances(rows, edits), f"{name} returns different distances.")
     reverse = fitted_distance.compute_distances(rows[::-1], edits[::-1])[::-1]
-    require_equal(between, reverse, f"{name} gives other distances in another order.")
+    require_equal(between, reverse, f"{name} returns other distances in another order.")
     single = fitted_distance.compute_distances(rows[:1], edits[:1])
-    require_equal(between[:1], single, f"{name} gives another distance for a pair alone.")
+    require_equal(between[:1], single, f"{name} returns another distance for a pair alone.")
     matrix = fitted_distance.compute_distance_matrix(codes, features, values)
     require_array(matrix, (len(codes), len(values)), "f", f"{name}: compute_distance_matrix()")
     require_equal(

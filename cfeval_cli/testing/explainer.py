@@ -98,7 +98,7 @@ def _check_on(explainer: Explainer, problem: Problem, tolerance: float) -> None:
         (Explanation.concatenate(single_explanations), np.array([2, 0]), "alone"),
         (batch, order[1:8], "in another batch"),
     ):
-        message = f"{name} gives another explanation when an instance is explained {condition}."
+        message = f"{name} returns another explanation when an instance is explained {condition}."
         _require_same(explanation.take(own_rows), other, tolerance, message)
 
 

@@ -169,7 +169,7 @@ def _check_on(metric: Metric, problem: Problem, inputs: MetricInput, level: Acce
             (order[::-1], _take(permitted, order[::-1]), "in another order"),
             (order[::2], _take(permitted, order[::2]), "for some of the instances alone"),
         ):
-            _require_same(all_scores, _score(metric, other, name), part, f"{name} gives other scores {condition}.")
+            _require_same(all_scores, _score(metric, other, name), part, f"{name} returns other scores {condition}.")
         _score(metric, replace(_take(permitted, order), explanation=None), f"{name}, for an explainer without an order")
     for variant, values in all_scores.items():
         _check_range(metric, values, f"{name}, {variant}")

@@ -202,4 +202,4 @@ def _check_storage(settings: Trainable, model: Model, dataset: Dataset, name: st
     if isinstance(model, HasArrays) and isinstance(settings, Restorable):
         restored = settings.restore(model.to_arrays())
         codes = dataset.test.codes
-        require_equal(_predict(restored, codes), _predict(model, codes), f"{name}: restore() gives another model.")
+        require_equal(_predict(restored, codes), _predict(model, codes), f"{name}: restore() returns another model.")

@@ -55,9 +55,11 @@ def _check_on(truth: Truth, problem: Problem) -> None:
         (repetition, order, "a second time"),
         (reverse, order[::-1], "in another order"),
     ):
-        require_equal(estimate_of_all.importance[own_rows], other.importance, f"{name} gives other values {condition}.")
+        require_equal(estimate_of_all.importance[own_rows], other.importance, f"{name} has other values {condition}.")
     require_equal(
-        estimate_of_all.importance[2:3], single_estimate.importance, f"{name} gives other values for an instance alone."
+        estimate_of_all.importance[2:3],
+        single_estimate.importance,
+        f"{name} has other values for an instance alone.",
     )
 
 
@@ -75,8 +77,8 @@ def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> TruthEst
         np.isfinite(estimate.importance[is_computed][present[is_computed]]).all(),
         f"{name}: importances must be finite.",
     )
-    if estimate.error is not None:
-        require_array(estimate.error, (len(rows),), "f", f"{name}: error")
-        require(not (estimate.error < 0).any(), f"{name}: standard errors must not be negative.")
+    if estimate.standard_error is not None:
+        require_array(estimate.standard_error, (len(rows),), "f", f"{name}: standard_error")
+        require(not (estimate.standard_error < 0).any(), f"{name}: standard errors must not be negative.")
     require_text(estimate.method, f"{name}: method")
     return estimate

@@ -1,4 +1,4 @@
-"""Predictions for rows in which one or two features have every other value that they may have."""
+"""Predictions for rows with every other allowed value of one or two features."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Contrast(Truth):
         return spec.missing_ability_reason(Probabilistic)
 
     def evaluates_model(self, spec: ModelSpec) -> bool:
-        """Return whether the model gives predictions only."""
+        """Return whether the model has predictions only."""
         return not spec.supports(HasAdditiveEffects)
 
     def count_evaluations(self, spec: ModelSpec) -> int:
@@ -77,25 +77,25 @@ def _compute_drops(dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
     return drops
 
 
-def _find_lowest_other(model: ModelClient, feature: int, values: Codes, own: Codes, labels: Ints) -> Floats:
+def _find_lowest_other(model: ModelClient, feature: int, values: Codes, own_codes: Codes, labels: Ints) -> Floats:
     """Return for each row the lowest effect of the values other than its own; its own effect if there are none."""
-    lowest = np.empty(len(own))
+    lowest = np.empty(len(own_codes))
     for label in np.unique(labels).tolist():
         effects = model.compute_value_effects(feature, label)[values]
         order = np.argsort(effects, kind="stable")[:2]
         best, second = order[0], order[-1]
         has_label = labels == label
-        lowest[has_label] = effects[np.where(own[has_label] == values[best], second, best)]
+        lowest[has_label] = effects[np.where(own_codes[has_label] == values[best], second, best)]
     return lowest
 
 
 def _find_lowest_permitted(dataset: Dataset, model: ModelClient, feature: int, rows: Rows) -> Floats:
     """Return for each row the lowest effect of the values that its own may change to."""
-    own, values = rows.codes[:, feature], dataset.get_alternatives(feature)
-    lowest = np.empty(len(own))
+    own_codes, values = rows.codes[:, feature], dataset.get_alternatives(feature)
+    lowest = np.empty(len(own_codes))
     for label in np.unique(rows.predicted_classes).tolist():
         effects, has_label = model.compute_value_effects(feature, label), rows.predicted_classes == label
-        is_allowed = dataset.find_allowed(feature, own[has_label])
+        is_allowed = dataset.find_allowed(feature, own_codes[has_label])
         other_effects = np.where(is_allowed, effects[values], np.inf).min(axis=1, initial=np.inf)
-        lowest[has_label] = np.where(np.isinf(other_effects), effects[own[has_label]], other_effects)
+        lowest[has_label] = np.where(np.isinf(other_effects), effects[own_codes[has_label]], other_effects)
     return lowest

@@ -50,7 +50,7 @@ class Responsibility(Truth):
         return f"needs {n_rows:,} model evaluations per instance, more than truth.responsibility.budget={self.budget}"
 
     def evaluates_model(self, spec: ModelSpec) -> bool:
-        """Return whether the model gives predictions only."""
+        """Return whether the model has predictions only."""
         return not spec.supports(HasLeaves)
 
     def count_evaluations(self, spec: ModelSpec) -> int:

@@ -38,7 +38,7 @@ _MAX_EXACT_FEATURES = 10  # of more features not all coalitions are evaluated
 
 @dataclass(frozen=True)
 class Shapley(Truth):
-    """Mean contribution of a feature over all orders in which features are added, with training rows as background.
+    """Mean contribution of a feature over all orders of adding features, with training rows as background.
 
     It is the contribution to the logit for additive models, where it is the effect minus its mean, and to the
     probability of the predicted class for all others.
@@ -67,7 +67,7 @@ class Shapley(Truth):
         return spec.missing_ability_reason(Probabilistic)
 
     def evaluates_model(self, spec: ModelSpec) -> bool:
-        """Return whether the model gives predictions only."""
+        """Return whether the model has predictions only."""
         return not spec.supports(HasAdditiveEffects) and not spec.supports(HasLeaves)
 
     def count_evaluations(self, spec: ModelSpec) -> int:
@@ -158,8 +158,8 @@ def _sample_gains(
     is_own = np.stack([forwards, backwards], axis=2)
     shape = is_own.shape[:-1]
     hybrids = np.broadcast_to(background_rows[:, :, None, None], (*shape, background.shape[1])).copy()
-    own = np.broadcast_to(rows.codes[:, None, None, None], hybrids.shape)
-    hybrids[..., players] = np.where(is_own, own[..., players], hybrids[..., players])
+    own_codes = np.broadcast_to(rows.codes[:, None, None, None], hybrids.shape)
+    hybrids[..., players] = np.where(is_own, own_codes[..., players], hybrids[..., players])
     labels = np.broadcast_to(rows.predicted_classes[:, None, None, None], shape).ravel()
     inner = model.predict_class_proba(hybrids.reshape(-1, background.shape[1]), labels).reshape(shape)
     first = model.predict_class_proba(

@@ -123,9 +123,9 @@ def by_place(codes):
         (forgets, "returns 19 predictions for 20 rows"),
         (lambda codes: by_row(codes)[:, 1], r"shape \(20,\) for 20 rows, where toy has 2 classes"),
         (lambda codes: np.full((len(codes), 3), 1 / 3), r"shape \(20, 3\)"),
-        (lambda codes: RNG.dirichlet(np.ones(2), len(codes)), "changes its answers: evaluated twice, it gives"),
-        (by_place, "changes its answers: evaluated in another order"),
-        (normalises, r"changes its answers: .* it gives .* for (the row \d+|a row with)"),
+        (lambda codes: RNG.dirichlet(np.ones(2), len(codes)), "model change: evaluated twice, it returns"),
+        (by_place, "predictions of the model change: evaluated in another order"),
+        (normalises, r"predictions of the model change: .* it returns .* for (the row \d+|a row with)"),
     ],
 )  # fmt: skip
 def test_invalid_models_fail_with_the_row(answer, message):
@@ -141,8 +141,8 @@ def test_invalid_models_fail_with_the_row(answer, message):
             r"predicts the class 2, where a number from 0 to 1 is needed for (the row \d+|a row with)",
         ),
         (lambda codes: -codes[:, 2], "predicts the class -1"),
-        (lambda codes: codes[:-1, 2], r"gives labels of shape \(19,\) for 20 rows"),
-        (lambda codes: RNG.integers(0, 2, len(codes)), "changes its answers"),
+        (lambda codes: codes[:-1, 2], r"returns labels of shape \(19,\) for 20 rows"),
+        (lambda codes: RNG.integers(0, 2, len(codes)), "predictions of the model change"),
     ],
 )
 def test_invalid_labels_fail(answer, message):

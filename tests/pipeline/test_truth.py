@@ -49,15 +49,19 @@ def check_results_are_equal(first_result, second):
             np.array_equal(truth_estimate.importance, second[name].importance)
             and truth_estimate.method == second[name].method
         )
-        assert (truth_estimate.error is None) == (second[name].error is None)
-        assert truth_estimate.error is None or np.array_equal(truth_estimate.error, second[name].error, equal_nan=True)
+        assert (truth_estimate.standard_error is None) == (second[name].standard_error is None)
+        assert truth_estimate.standard_error is None or np.array_equal(
+            truth_estimate.standard_error, second[name].standard_error, equal_nan=True
+        )
 
 
 def test_chunks_and_workers_give_the_values_of_one_call(box, monkeypatch):
     model, dataset = box
     context = compute_truth_of(PredictionsOnlyModel(model), dataset)
     result_of_all = compute_truths(context)
-    assert not result_of_all["shapley"].method.startswith("exact") and result_of_all["shapley"].error.shape == (40,)
+    assert not result_of_all["shapley"].method.startswith("exact") and result_of_all[
+        "shapley"
+    ].standard_error.shape == (40,)
     for name, truth_estimate in result_of_all.items():
         assert np.array_equal(truth_estimate.importance, context.compute_importance(name))
     monkeypatch.setattr(truth_stage, "_CHUNK_SIZE", 7)
@@ -105,7 +109,10 @@ def test_partly_sampled_values_have_errors_and_a_method(box, monkeypatch):
 
     monkeypatch.setattr(shapley, "estimate", estimate)
     truth_estimate = compute_truths(context)["shapley"]
-    assert truth_estimate.error.tolist() == [0] * 16 + [2] * 24 and truth_estimate.method == "exact; sampled ünusually"
+    assert (
+        truth_estimate.standard_error.tolist() == [0] * 16 + [2] * 24
+        and truth_estimate.method == "exact; sampled ünusually"
+    )
 
 
 def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_run):
@@ -153,8 +160,8 @@ def test_evaluations_are_limited_to_a_seeded_sample_with_the_same_values(box):
         assert len(sampled) == 20 and np.array_equal(sampled, select_instances(context, context.plan.truths[name]))
         assert np.array_equal(truth_estimate.importance[sampled], result_of_all[name].importance[sampled])
         assert truth_estimate.method == result_of_all[name].method
-        assert truth_estimate.error is None or np.array_equal(
-            truth_estimate.error[sampled], result_of_all[name].error[sampled], equal_nan=True
+        assert truth_estimate.standard_error is None or np.array_equal(
+            truth_estimate.standard_error[sampled], result_of_all[name].standard_error[sampled], equal_nan=True
         )
     exact = compute_truth_of(model, dataset, "reference=20")  # needs no evaluations
     assert not np.isnan(compute_truths(exact)["shapley"].importance).any()

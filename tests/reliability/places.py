@@ -30,7 +30,7 @@ def write():
         json.dump(seen, stream)
 
 
-def reached(kind, name, number):
+def kill_at(kind, name, number):
     if place and place["kind"] == kind and place["name"] == name and place["number"] == number:
         sys.setprofile(None)
         write()
@@ -41,47 +41,47 @@ stage = Progress.track_stage
 
 
 @contextmanager
-def counted(self, name, total=None, *rest, component="", **options):
+def track_stage(self, name, total=None, *rest, component="", **options):
     title = ": ".join(filter(None, (name, component)))
-    one = seen["stages"].setdefault(title, {{"calls": 0, "chunks": 0, "items": 0}})
+    counts = seen["stages"].setdefault(title, {{"calls": 0, "chunks": 0, "items": 0}})
     seen["stage"] = title
 
     def call(frame, event, argument):
         if event == "call":
-            one["calls"] += 1
-            reached("call", title, one["calls"])
+            counts["calls"] += 1
+            kill_at("call", title, counts["calls"])
 
     with stage(self, name, total, *rest, component=component, **options) as advance:
 
-        def advanced(items):
+        def count_items(items):
             advance(items)
-            one["items"] += items
-            one["chunks"] += items > 0
-            reached("chunk", title, one["chunks"])
+            counts["items"] += items
+            counts["chunks"] += items > 0
+            kill_at("chunk", title, counts["chunks"])
 
         if counting or place and (place["kind"], place["name"]) == ("call", title):
             sys.setprofile(call)
-        yield advanced
+        yield count_items
         sys.setprofile(None)
     seen["stage"] = ""
 
 
 def begun(*arguments, **options):
-    made = mkstemp(*arguments, **options)
+    temporary_file = mkstemp(*arguments, **options)
     name = (options.get("prefix") or "").removeprefix(".").removesuffix("-")
-    reached("begun", name, seen["files"].count(name) + 1)
-    return made
+    kill_at("begun", name, seen["files"].count(name) + 1)
+    return temporary_file
 
 
-def replaced(self, target):
+def replace_file(self, target):
     if self.name.endswith(".part"):
         seen["files"].append(pathlib.Path(target).name)
-        reached("written", seen["files"][-1], seen["files"].count(seen["files"][-1]))
+        kill_at("written", seen["files"][-1], seen["files"].count(seen["files"][-1]))
     return replace(self, target)
 
 
 mkstemp, replace = tempfile.mkstemp, pathlib.Path.replace
-Progress.track_stage, tempfile.mkstemp, pathlib.Path.replace = counted, begun, replaced
+Progress.track_stage, tempfile.mkstemp, pathlib.Path.replace = track_stage, begun, replace_file
 if not place:
     import atexit
     atexit.register(write)

@@ -42,18 +42,20 @@ def mark_common(scores, order):
 def find_common_by_hand(scores, order):
     """Return metric, explainer and instance of the common scores, by sets."""
     graded = set(order[order["quality_level"].notna()]["explainer"])
-    counted_rows = set()
-    for metric, counted_scores in scores.groupby("metric"):
+    included_rows = set()
+    for metric, included_scores in scores.groupby("metric"):
         covered_instances = {
             name: set(part["instance"])
-            for name, part in counted_scores.groupby("explainer")
+            for name, part in included_scores.groupby("explainer")
             if name not in graded and part["denominator"].sum() != 0
         }
-        shared = set.intersection(*covered_instances.values()) if covered_instances else set(counted_scores["instance"])
-        for row in counted_scores.itertuples():
+        shared = (
+            set.intersection(*covered_instances.values()) if covered_instances else set(included_scores["instance"])
+        )
+        for row in included_scores.itertuples():
             if row.explainer in graded or row.instance in shared:
-                counted_rows.add((metric, row.explainer, row.instance))
-    return counted_rows
+                included_rows.add((metric, row.explainer, row.instance))
+    return included_rows
 
 
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",), ("a", "c")]))
@@ -70,18 +72,18 @@ def test_common_instances_are_the_intersection_of_covered_instances(seed, graded
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",)]))
 def test_values_use_common_instances_and_own_values_use_all(seed, graded):
     scores, order = build_incomplete(seed, graded=graded)
-    counted_rows = find_common_by_hand(scores, order)
+    included_rows = find_common_by_hand(scores, order)
     result = compute_statistics(mark_common(scores, order), order, QUICK, "signed", common=True).metrics
     rows = list(scores.itertuples())
     for row in result.itertuples():
         own = [score for score in rows if (score.metric, score.explainer) == (row.metric, row.explainer)]
-        counted_scores = [score for score in own if (row.metric, row.explainer, score.instance) in counted_rows]
-        assert (row.n, row.own_n) == (len(counted_scores), len(own))
-        for value, part in ((row.value, counted_scores), (row.own_value, own)):
+        included_scores = [score for score in own if (row.metric, row.explainer, score.instance) in included_rows]
+        assert (row.n, row.own_n) == (len(included_scores), len(own))
+        for value, part in ((row.value, included_scores), (row.own_value, own)):
             below = sum(score.denominator for score in part)
             expected = sum(score.numerator for score in part) / below if below else np.nan
             assert value == pytest.approx(expected, nan_ok=True)
-        if len(own) and not len(counted_scores):
+        if len(own) and not len(included_scores):
             assert row.note == NO_COMMON_INSTANCE and np.isnan(row.value)
         elif not len(own):
             assert row.note == "no usable explanation"

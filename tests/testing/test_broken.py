@@ -144,8 +144,8 @@ class UnknownOutput(SoundExplainer):
     ("broken_class", "message"),
     [
         (SelectsPadding, "selects a feature that is absent"),
-        (DependsOnPosition, "gives another explanation when an instance is explained in another order"),
-        (UsesGlobalGenerator, "gives another explanation|global generator"),
+        (DependsOnPosition, "returns another explanation when an instance is explained in another order"),
+        (UsesGlobalGenerator, "returns another explanation|global generator"),
         (UsesTooMuchAccess, "declares nothing access but uses probability access"),
         (ScoresNothing, "every selected feature must have a finite score"),
         (ExplainsOneInstance, "explains 1 of 10 instances"),
@@ -243,7 +243,7 @@ class LowerIsBetterRecall(Recall):
     ("broken_class", "message"),
     [
         (LeavesItsRange, "is outside its range"),
-        (DependsOnOtherInstances, "gives other scores for some of the instances alone"),
+        (DependsOnOtherInstances, "returns other scores for some of the instances alone"),
         (NegativeDenominators, "denominators must not be negative"),
         (TooFewScores, r"numerator must have the shape \(10,\), not \(3,\)"),
         (MetricWithTooMuchAccess, "declares nothing access but uses probability access"),
@@ -296,7 +296,7 @@ class ImportanceOfAbsentFeatures(SoundTruth):
     ("broken_class", "message"),
     [
         (UnknownQuestion, "question must be one of contribution, change"),
-        (TruthDependsOnOtherRows, "gives other values for an instance alone"),
+        (TruthDependsOnOtherRows, "has other values for an instance alone"),
         (NegativeErrors, "standard errors must not be negative"),
         (ImportanceOfAbsentFeatures, "absent features must have the importance -inf"),
     ],
@@ -452,7 +452,7 @@ class DistanceDependsOnOrder(SoundDistance):
     [
         (NegativeDistance, "distances must be finite and not negative"),
         (InconsistentMatrix, r"compute_distance_matrix\(\) and compute_distances\(\) disagree"),
-        (DistanceDependsOnOrder, "gives other distances in another order"),
+        (DistanceDependsOnOrder, "returns other distances in another order"),
     ],
 )
 def test_distances(broken_class, message):

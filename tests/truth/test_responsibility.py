@@ -55,11 +55,13 @@ def test_responsibility_equals_the_search_over_all_sets(seed):
     model = make_random_tree(dataset, seed, classes=2 + seed % 2)
     rows = predict_test_rows(dataset, model)
     result = Responsibility().estimate(dataset, open_client(model), rows)
-    assert result.method == "exact" and result.error is None
+    assert result.method == "exact" and result.standard_error is None
     pairs = Responsibility().estimate(dataset, open_client(PredictionsOnlyModel(model)), rows)
     n_changeable = int(dataset.is_changeable.sum())
     assert pairs.method == ("searched up to sets of two" if n_changeable > 2 else "exact")
-    assert (pairs.error is None) == (n_changeable <= 2) and (pairs.error is None or np.isnan(pairs.error).all())
+    assert (pairs.standard_error is None) == (n_changeable <= 2) and (
+        pairs.standard_error is None or np.isnan(pairs.standard_error).all()
+    )
     # A dataset without changeable features has no alternatives.
     single = Responsibility(budget=max(1, count_alternatives(dataset))).estimate(
         dataset, open_client(PredictionsOnlyModel(model)), rows

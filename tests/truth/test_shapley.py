@@ -104,7 +104,7 @@ def test_value_of_an_additive_model_is_the_effect_minus_its_mean():
         client.compute_effects(rows.codes, rows.predicted_classes)
         - client.compute_mean_effects()[rows.predicted_classes]
     )
-    assert np.array_equal(result.importance, effects) and result.error is None
+    assert np.array_equal(result.importance, effects) and result.standard_error is None
     # the Shapley value of the logit, by all coalitions: the model returns a logit as its probability
     values = compute_coalition_values(
         open_client(CodeFunctionModel(lambda codes: model.compute_logits(codes))),
@@ -124,9 +124,13 @@ def test_few_features_are_exact_unless_the_budget_is_too_small():
     expected = compute_tree_values(model.get_leaves(), dataset.train.codes, rows)
     black_box = PredictionsOnlyModel(model)
     exact = Shapley().estimate(dataset, open_client(black_box), rows)
-    assert exact.error is None and exact.method.startswith("exact") and exact.importance == pytest.approx(expected)
+    assert (
+        exact.standard_error is None
+        and exact.method.startswith("exact")
+        and exact.importance == pytest.approx(expected)
+    )
     sampled = Shapley(budget=10).estimate(dataset, open_client(black_box), rows)
-    assert sampled.error.shape == (len(rows),) and sampled.method.startswith("sampled")
+    assert sampled.standard_error.shape == (len(rows),) and sampled.method.startswith("sampled")
     assert np.abs(sampled.importance - expected).max() <= 1.0 and not np.array_equal(sampled.importance, expected)
 
 
@@ -141,9 +145,9 @@ def test_sampling_stops_at_the_standard_error_or_the_budget(error):
             dataset, open_client(model), rows
         )
         if error == 0.05:
-            assert (result.error <= error).all()
+            assert (result.standard_error <= error).all()
         else:
-            assert (result.error > error).any()  # and it is told
+            assert (result.standard_error > error).any()  # and it is told
         client = open_client(model)
         Shapley(error=1e-9, budget=2_000).estimate(dataset, client, rows)
     rounds = 10  # each round evaluates the row itself once more
@@ -160,7 +164,7 @@ def test_sampled_values_do_not_depend_on_the_other_instances(monkeypatch):
     part = truth.estimate(dataset, open_client(model), rows.take(np.array([7, 2])))
     assert result_of_all.method.startswith("sampled")
     assert np.array_equal(part.importance, result_of_all.importance[[7, 2]]) and np.array_equal(
-        part.error, result_of_all.error[[7, 2]]
+        part.standard_error, result_of_all.standard_error[[7, 2]]
     )
     other = Shapley(budget=200, seed=4).estimate(dataset, open_client(model), rows)
     assert not np.array_equal(other.importance, result_of_all.importance)
@@ -200,7 +204,7 @@ def test_constant_models_and_single_features():
     rows = Rows(dataset.test.ids, dataset.test.codes, np.zeros(10, dtype=np.int64))
     for truth in (Shapley(), Shapley(budget=1)):
         result = truth.estimate(dataset, open_client(constant), rows)
-        assert not result.importance.any() and (result.error is None or not result.error.any())
+        assert not result.importance.any() and (result.standard_error is None or not result.standard_error.any())
 
 
 def test_reason_for_models_without_probabilities_and_for_texts():

@@ -44,7 +44,7 @@ class ClaimDefinition:
 
 @dataclass(frozen=True)
 class ClaimEstimate:
-    """The estimate that decides a claim: the claim holds if it is positive."""
+    """The estimate for a claim: the claim holds if it is positive."""
 
     value: float
     resampled: Floats  # (B,) in resamples of data sets, judges, truths and seeds

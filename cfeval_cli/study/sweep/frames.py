@@ -58,7 +58,7 @@ def compute_frames(sweep: Sweep) -> SweepFrames:
 
 
 def sort_key(name: str) -> list[str | int]:
-    """Return a key by which folder 2 comes before folder 10."""
+    """Return a sort key that places folder 2 before folder 10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
@@ -106,9 +106,9 @@ def _replace_group_by_settings(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame
 def _aggregate_metrics(sweep: Sweep) -> pd.DataFrame:
     rows = _concatenate(sweep, "metrics")
     keys = ["metric", "variant", "explainer"]
-    rungs = rows.drop_duplicates(keys).set_index(keys)["quality_level"]
+    levels = rows.drop_duplicates(keys).set_index(keys)["quality_level"]
     means = aggregate_over_seeds(rows, ["group", *keys], "value", "value_se")
-    means.insert(4, "quality_level", rungs.loc[pd.MultiIndex.from_frame(means[keys])].to_numpy())
+    means.insert(4, "quality_level", levels.loc[pd.MultiIndex.from_frame(means[keys])].to_numpy())
     means["not_identifiable"] = _count_moves(rows, ["group", *keys])
     return _replace_group_by_settings(sweep, means)
 

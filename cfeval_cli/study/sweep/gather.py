@@ -33,7 +33,7 @@ class SweepResults:
     sweep: Sweep
     frames: SweepFrames
     tables: list[Table]
-    page: Path | None = None  # the report, if it was asked for
+    page: Path | None = None  # the report, if it was requested
 
     @cached_property
     def conclusion(self) -> Conclusion:

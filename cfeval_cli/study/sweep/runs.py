@@ -174,7 +174,7 @@ def list_ranked_explainers(
 
 
 def select_largest_ranking(rankings: Sequence[RankedExplainers]) -> RankedExplainers:
-    """Select the ranked explainers whose metrics are compared: the most explainers, and then the most metrics."""
+    """Select the ranked explainers for the comparison: the most explainers, and then the most metrics."""
     return max(dict.fromkeys(rankings), key=lambda ranking: (ranking.smallest_size, rankings.count(ranking)))
 
 
