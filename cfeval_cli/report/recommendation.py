@@ -164,7 +164,7 @@ class _Writer:
         if self.recommendation.k == 1:
             text = f"it selects {self._target} for {share} of {answer.n_instances:,} instances{interval}"
         else:
-            text = f"it selects {share} of {self._target}, {answer.n_instances:,} instances{interval}"
+            text = f"it selects {share} of {self._target} on {answer.n_instances:,} instances{interval}"
         parts = [
             f"{self._get_title(score.explainer)} {_write_percent(self._get_recall(score))}"
             for score in competitors[:_MAX_LISTED]
@@ -175,31 +175,41 @@ class _Writer:
         """Return the sentences on circularity, stability, cost and sample size."""
         return [
             *self._circularity_notes(answer),
-            *self._stability_notes(answer),
+            self._write_stability_and_cost(answer),
             *self._alternative_notes(answer),
             *self._sample_size_notes(answer),
         ]
 
     def _circularity_notes(self, answer: Answer) -> list[str]:
-        best, *competitors = self._list_contenders(answer)
-        if not best.is_circular:
+        contenders = self._list_contenders(answer)
+        if not contenders[0].is_circular:
             return []
-        text = f"{self._get_title(best.explainer)} estimates the reference attributions themselves."
-        other = next((score for score in competitors if not score.is_circular), None)
+        circular = [score.explainer for score in contenders if score.is_circular]
+        verb = "estimates" if len(circular) == 1 else "estimate"
+        text = f"{self._join_titles(circular)} {verb} the reference attributions themselves."
+        other = next((score for score in contenders if not score.is_circular), None)
         if other is None:
             return [text]
         recall = _write_percent(self._get_recall(other))
         return [f"{text} Of the others, {self._get_title(other.explainer)} scored highest ({recall})."]
 
-    def _stability_notes(self, answer: Answer) -> list[str]:
-        facts = self.recommendation.explainers[str(answer.best)]
-        if not facts.is_unstable or facts.stability is None:
-            return []
-        title, share = facts.title, _write_percent(facts.stability)
-        return [
-            f"{title} is unstable: under another explainer seed only {share} of its top {self.recommendation.k} "
-            "features are the same."
-        ]
+    def _write_stability_and_cost(self, answer: Answer) -> str:
+        """Write how stable the best explainer is, and what it costs."""
+        facts, k = self.recommendation.explainers[str(answer.best)], self.recommendation.k
+        if facts.stability is None:
+            stability = "its stability was not computed"
+        else:
+            features = "top features" if k == 1 else f"top {k} features"
+            share = _write_percent(facts.stability)
+            stability = (
+                f"it is unstable: under another explainer seed only {share} of its {features} are the same"
+                if facts.is_unstable
+                else f"under another explainer seed {share} of its {features} are the same"
+            )
+        if facts.evaluations is None:
+            return f"{facts.title}: {stability}; its cost is unknown."
+        count = f"{facts.evaluations:,.0f}" if facts.evaluations else "no"
+        return f"{facts.title} uses {count} model evaluations per instance; {stability}."
 
     def _alternative_notes(self, answer: Answer) -> list[str]:
         alternative = answer.alternative
@@ -212,14 +222,15 @@ class _Writer:
             return [f"{name} is non-inferior (margin: {margin}) and uses {cost} of the model evaluations of {best}."]
         return [
             f"{name} uses {cost} of the model evaluations of {best}, but is not shown to be non-inferior (margin: "
-            f"{margin}); about {alternative.n_required:,} instances would show it."
+            f"{margin}); about {alternative.n_required:,} instances are needed to show it."
         ]
 
     def _sample_size_notes(self, answer: Answer) -> list[str]:
         if len(answer.confidence_set) < 2 or answer.n_to_separate is None or answer.n_to_separate <= answer.n_instances:
             return []
         first, second = answer.confidence_set[:2]
-        return [f"About {answer.n_to_separate:,} instances would separate {self._join_titles([first, second])}."]
+        pair = f"{self._get_title(first)} from {self._get_title(second)}"
+        return [f"About {answer.n_to_separate:,} instances are needed to separate {pair}."]
 
     def _list_checks(self, answer: Answer) -> list[str]:
         """Return the checks; what a disagreement means is stated once for each source."""

@@ -37,7 +37,9 @@ def test_wording_depends_on_the_confidence_set_alone():
 
 def test_several_features_are_a_share_of_the_top_k():
     headline = get_headline(k=3, confidence_set=["shap"])
-    assert "it selects 80 % of the reference top 3 features, 40 instances, 95 % CI [57, 83]; Omission 65 %" in headline
+    assert (
+        "it selects 80 % of the reference top 3 features on 40 instances, 95 % CI [57, 83]" in headline
+    )
 
 
 def test_missing_reference_is_not_computed():
@@ -67,10 +69,33 @@ def test_circular_best_is_stated_with_the_best_other_explainer():
     )
 
 
+def test_all_circular_explainers_are_named():
+    scores = [dataclasses.replace(score, is_circular=True) for score in SCORES[:2]] + SCORES[2:]
+    details = describe(make_recommendation(scores=scores)).answers["contribution"].details
+    assert details[0].startswith(
+        "SHAP and Omission estimate the reference attributions themselves. Of the others, LIME"
+    )
+
+
+def test_stability_and_cost_of_the_best_are_stated():
+    details = describe(make_recommendation()).answers["contribution"].details
+    assert details[0] == (
+        "SHAP uses 1,000 model evaluations per instance; under another explainer seed 90 % of its top features are the "
+        "same."
+    )
+    facts = FACTS | {"shap": dataclasses.replace(FACTS["shap"], evaluations=None, stability=None)}
+    recommendation = dataclasses.replace(make_recommendation(), explainers=facts)
+    details = describe(recommendation).answers["contribution"].details
+    assert details[0] == "SHAP: its stability was not computed; its cost is unknown."
+
+
 def test_unstable_best_is_pointed_out():
     scores = [SCORES[2], *SCORES[:2]]
     details = describe(make_recommendation(scores=scores, confidence_set=["lime"])).answers["contribution"].details
-    assert details[0] == "LIME is unstable: under another explainer seed only 60 % of its top 1 features are the same."
+    assert details[0] == (
+        "LIME uses 5,000 model evaluations per instance; it is unstable: under another explainer seed only 60 % of "
+        "its top features are the same."
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +108,7 @@ def test_unstable_best_is_pointed_out():
         (
             make_alternative(is_non_inferior=False, n_required=400),
             "Omission uses 3.6 % of the model evaluations of SHAP, but is not shown to be non-inferior (margin: 5 "
-            "percentage points); about 400 instances would show it.",
+            "percentage points); about 400 instances are needed to show it.",
         ),
     ],
 )
@@ -94,7 +119,7 @@ def test_cheaper_explainer_is_an_alternative_only_if_it_is_non_inferior(alternat
 
 def test_required_sample_size_follows_an_inconclusive_answer():
     details = describe(make_recommendation()).answers["contribution"].details
-    assert details == ["About 150 instances would separate SHAP and Omission."]
+    assert details[1:] == ["About 150 instances are needed to separate SHAP from Omission."]
 
 
 def test_checks_do_not_replace_the_answer():
