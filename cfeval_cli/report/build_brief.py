@@ -25,6 +25,7 @@ from cfeval_cli.report.titles import (
 )
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.run_statistics import RunStatistics
+from cfeval_cli.statistics.small_rankings import SMALL_RANKING_REASON
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 OVERLAP_MARK = "~"  # the interval of the rank overlaps that of the next better rank
@@ -47,6 +48,8 @@ def build_brief(statistics: RunStatistics, record: RunRecord) -> Table:
         controls = list_contenders(statistics.metrics, record, controls=True)
         subset = f", without the controls ({', '.join(controls)})" if controls else ""
         notes.append(f"τ: Kendall's τ of a metric's ranking with the ground truth{subset}, with its {level} CI.")
+    elif (statistics.correlations["note"] == SMALL_RANKING_REASON).any():
+        notes.append(f"τ of the metrics is not computed: {SMALL_RANKING_REASON}.")
     notes += [*table.notes, *write_hidden_notes(hidden, record)]
     notes += write_coverage_notes(find_low_coverage(lines, record), record)
     notes += write_support_notes(statistics.metrics, record, hidden)

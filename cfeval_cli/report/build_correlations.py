@@ -103,7 +103,7 @@ def build_correlations(correlations: pd.DataFrame, record: RunRecord) -> Table:
         reasons = "; ".join(sorted({note for note in correlations["note"] if note}))
         reason = record.correlations_absent or reasons or "no metric has values for two explainers"
         header = [Title(name) for name in ("Metric", "τ", "ρ")]
-        return Table(title, header, [], [f"No correlations: {reason}.", describe_run(record)])
+        return Table(title, header, [], [f"Not computed: {reason}.", describe_run(record)])
     columns = _make_columns(correlations, record)
     pairs: list[Pair] = list(dict.fromkeys(pair for column in columns for pair in column.by_pair))
     tied, leading = _find_tied(columns, pairs), list_leading_truths(record)

@@ -12,7 +12,6 @@ import pandas as pd
 
 from cfeval_cli.report.build_scores import compute_mean_ranks
 from cfeval_cli.report.instance_verdict import write_instance_verdict
-from cfeval_cli.report.notes import describe_controls
 from cfeval_cli.report.numbers import P_VALUE
 from cfeval_cli.report.titles import (
     Pair,
@@ -28,6 +27,7 @@ from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 from cfeval_cli.statistics.correlation import GRADED
 from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, is_underpowered
 from cfeval_cli.statistics.run_statistics import RunStatistics
+from cfeval_cli.statistics.small_rankings import MIN_RANKED_EXPLAINERS
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 _MAX_NAMED_METRICS = 4
@@ -197,9 +197,7 @@ def _write_verdict(statistics: RunStatistics, record: RunRecord) -> Verdict:
             return Verdict("Only graded control explainers were ranked", False, graded)
         reason = record.correlations_absent or _explain_missing_comparison(every_comparison)
         points = [note for truth in truths for note in _agreement_notes(statistics.metrics, record, truth)]
-        return Verdict(
-            "No metric could be compared with the ground truth", False, [f"No correlations: {reason}.", *points]
-        )
+        return Verdict(f"Metrics are not ranked: {reason}", False, points)
     is_significant = any(comparison.is_significant for comparison in comparisons)
     if len(comparisons) == 1:
         (comparison,) = comparisons
@@ -331,15 +329,11 @@ def _not_compared_notes(by_question: Mapping[str, _Comparison]) -> list[str]:
 
 def _explain_missing_comparison(comparisons: Sequence[_Comparison]) -> str:
     """Write why no metric can be compared with the ground truth."""
-    if comparisons and comparisons[0].controls and len(comparisons[0].contenders) < 2:
-        comparison = comparisons[0]
-        remainder = f"only {comparison.contenders[0]}" if comparison.contenders else "no explainer"
-        return (
-            f"without the controls ({join_names(comparison.controls)}), "
-            f"{describe_controls(comparison.controls, comparison.record)}, {remainder} is left, and a ranking needs "
-            "two explainers"
-        )
-    return "no metric has values for two explainers that the ground truth can rank"
+    contenders = comparisons[0].contenders if comparisons else ()
+    needed = f"τ needs {MIN_RANKED_EXPLAINERS} explainers that are not controls"
+    if len(contenders) >= MIN_RANKED_EXPLAINERS:
+        return f"{needed}, and no metric has values for so many that the ground truth can rank"
+    return f"{needed}, and this run has {f'{len(contenders)} ({join_names(contenders)})' if contenders else 'none'}"
 
 
 def _write_verdict_without_truth(statistics: RunStatistics, record: RunRecord) -> Verdict:
@@ -352,7 +346,7 @@ def _write_verdict_without_truth(statistics: RunStatistics, record: RunRecord) -
         best = [record.explainers[name] for name in ranks.index if ranks["mean"][name] == ranks["mean"].min()]
         verb = "ranks" if len(best) == 1 else "rank"
         kinds_of.setdefault(f"{join_names(best)} {verb} first", []).append(f"by {kind} metrics")
-    points = [f"No correlations: {record.correlations_absent}."]
+    points = [f"Metrics are not compared with a ground truth: {record.correlations_absent}."]
     for kind, ranks in mean_ranks.items():
         text = ", ".join(f"{record.explainers[name]} {ranks['mean'][name]:.2f}" for name in ranks.index)
         points.append(f"Mean rank over {ranks['count'].max()} {kind} metrics: {text}.")

@@ -202,7 +202,8 @@ _TABLES = (
         text("remark", "what to note about the value, such as on how many instances it exceeds 1"),
     )),
     TableSchema("correlations.csv", "How well each metric ranks the explainers, compared with each truth. Graded "
-                                    "controls have rows of the subset `all` only.",
+                                    "controls have rows of the subset `all` only. Reports show no τ and no ρ of a "
+                                    "metric that ranks fewer than four explainers `without_controls`.",
         keys=("metric", "variant", "family", "truth", "agreement", "subset"), columns=(
         *_METRIC,
         text("better", "`higher` or `lower`"),

@@ -296,7 +296,7 @@ def _below(folder):
 def test_run_of_one_explainer_has_metrics_and_a_reason_for_missing_correlations(toy, make_run):
     folder = make_run(toy, "explainer=lr", "n_explain=20")
     text = (folder / "tables.md").read_text()
-    assert "No correlations: a ranking needs two explainers, and this run has one." in text
+    assert "Not computed: a ranking needs two explainers, and this run has one." in text
     record = json.loads((folder / "run.json").read_text())
     assert record["correlations_absent"] == "a ranking needs two explainers, and this run has one"
     assert len((folder / "metrics.csv").read_text().splitlines()) > 10

@@ -123,7 +123,7 @@ def numbers(texts):
     return [float(re.match(r"-?[\d.]+", text)[0]) for text in texts if re.match(r"-?\d", text)]
 
 
-FIGURES = ["counterfactuals", "correlations", "truth", "costs"]
+FIGURES = ["counterfactuals", "truth", "costs"]
 
 
 @pytest.mark.parametrize(("name", "figures"), [("table", [*FIGURES, "truth_contrast"]), ("text", FIGURES)])

@@ -288,7 +288,7 @@ def test_value_outside_its_interval_is_marked():
 def test_missing_correlations_have_a_reason():
     record = change_record(RECORD, correlations_absent="a ranking needs two explainers, and this run has one")
     table = build_correlations(CORRELATIONS.iloc[:0], record)
-    assert "No correlations: a ranking needs two explainers, and this run has one." in render_markdown(table)
+    assert "Not computed: a ranking needs two explainers, and this run has one." in render_markdown(table)
 
 
 def test_bounds_have_positions_and_the_agreement_of_the_optimum_with_the_truth():

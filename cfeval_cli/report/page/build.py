@@ -34,6 +34,8 @@ from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.locations import COSTS_TEXT_FILE, LATEX_FILE, MARKDOWN_FILE, PAGE_FILE
 from cfeval_cli.results.read import StoredRun
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.statistics.run_statistics import RunStatistics
+from cfeval_cli.statistics.small_rankings import drop_small_rankings
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Report:
     results: StoredRun
 
     @cached_property
+    def statistics(self) -> RunStatistics:
+        """The statistics that readers see: without rankings of too few explainers."""
+        return drop_small_rankings(self.results.statistics)
+
+    @cached_property
     def tables(self) -> list[Table]:
         """All tables but that of costs, which differ between runs of the same inputs."""
         advice = [] if self.recommendation is None else self.recommendation.tables
@@ -50,7 +57,7 @@ class Report:
 
     @cached_property
     def _result_tables(self) -> list[Table]:
-        return build_tables(self.results.statistics, self.results.record)
+        return build_tables(self.statistics, self.results.record)
 
     @cached_property
     def recommendation(self) -> recommendation.RecommendationText | None:
@@ -60,7 +67,7 @@ class Report:
     @cached_property
     def verdict(self) -> verdict.Verdict:
         """Which metric agrees with the ground truth, or which explainer ranks first without one."""
-        return verdict.write_verdict(self.results.statistics, self.results.record)
+        return verdict.write_verdict(self.statistics, self.results.record)
 
     @property
     def headlines(self) -> list[str]:
@@ -71,12 +78,12 @@ class Report:
     @cached_property
     def brief(self) -> Table:
         """The one table that fits a screen."""
-        return build_brief(self.results.statistics, self.results.record)
+        return build_brief(self.statistics, self.results.record)
 
     def render_table_files(self) -> list[tuple[str, bytes]]:
         """Return the files of tables, by their names."""
-        selected = select_metrics(self.results.statistics, self.results.record)
-        is_same = selected is self.results.statistics
+        selected = select_metrics(self.statistics, self.results.record)
+        is_same = selected is self.statistics
         latex_tables = self._result_tables if is_same else build_tables(selected, self.results.record)
         texts = {
             MARKDOWN_FILE: "\n".join(map(render_markdown, self.tables)),
@@ -128,7 +135,7 @@ class Report:
 
 def draw_figures(results: StoredRun) -> dict[str, Plot]:
     """Return all figures of a run by name, in the order of the page."""
-    return plots.draw_plots(results.statistics, results.costs, results.record)
+    return plots.draw_plots(drop_small_rankings(results.statistics), results.costs, results.record)
 
 
 def save_figures(figures: Mapping[str, Plot], folder: Path, formats: Iterable[str]) -> None:
