@@ -39,15 +39,16 @@ REFERENCE_FOLDER = Path(__file__).parent / "reference"
 TOLERANCE = 1e-9
 COMMON = ["cache=off", "figures=[]", "report=false"]
 TRUTHS = "truth=[shapley,contrast,signed,absolute]"  # all that the reference has
+METRICS = "metric=[core,naopc]"
 EXPERIMENTS = {
     "table1_adults": ["experiment=table1_adults"],
     "table1_movie_reviews": ["experiment=table1_movie_reviews"],
     "table3": ["experiment=table3"],
     "heloc_judges": [
         "dataset=heloc", "model=estimator", "explainer=[random,omission,lime,shap]", "judge=[logistic,tree]",
-        "n_explain=100", "k=2", TRUTHS,
+        "n_explain=100", "k=2", TRUTHS, METRICS,
     ],
-    "sweep": ["--multirun", "dataset=adults", "seed=0,1,2", "n_explain=200", "k=2", TRUTHS],
+    "sweep": ["--multirun", "dataset=adults", "seed=0,1,2", "n_explain=200", "k=2", TRUTHS, METRICS],
 }  # fmt: skip
 
 # The columns that identify a row of each table, as far as a table has them; the instance and the settings that vary in

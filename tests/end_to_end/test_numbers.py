@@ -11,7 +11,7 @@ from cfeval_cli.results.read import read_results
 
 @pytest.fixture(scope="module")
 def run(loans, make_run):
-    return make_run(loans, "explainer=[random,omission,lr]", "k=2", "n_explain=10", "metric=core")
+    return make_run(loans, "explainer=[random,omission,lr]", "k=2", "n_explain=10", "metric=[core,naopc]")
 
 
 def page(folder):

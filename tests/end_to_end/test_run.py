@@ -28,7 +28,7 @@ FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=1
 N = 18  # instances: two chunks, so that there is something for workers
 LEARNT = "model.max_epochs=20"  # as good as all hundred, on so few rows
 RUN_SETTINGS = ("k=2", f"n_explain={N}", "resamples=200")
-EXTRA_SETTINGS = ("explainer_stability=6", "reparametrisations=2", "bounds=2000", "metric=core", LEARNT)
+EXTRA_SETTINGS = ("explainer_stability=6", "reparametrisations=2", "bounds=2000", "metric=[core,naopc]", LEARNT)
 RESULTS = {"bounds.csv", "bounds_truth.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
            "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
            "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
@@ -118,7 +118,7 @@ def test_the_printed_table_equals_the_stored_table(toy, tmp_path):
         "explainer_stability=2",
         "reparametrisations=1",
     )
-    done = toy.run(*settings, "metric=core", "resamples=100", cwd=tmp_path)
+    done = toy.run(*settings, "metric=[core,naopc]", "resamples=100", cwd=tmp_path)
     folder = find_only_run(tmp_path)
     assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == RESULTS
     assert (folder / ".hydra" / "config.yaml").exists()

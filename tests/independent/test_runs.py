@@ -25,7 +25,7 @@ FOREST = ("model=estimator", "model.estimator._target_=sklearn.ensemble.RandomFo
 
 def test_all_explainers_and_metrics(toy, make_run):
     size = ("k=2", "n_explain=18", "resamples=200", "explainer_stability=6", "reparametrisations=2", "bounds=2000")
-    folder = make_run(toy, ALL_EXPLAINERS, *FAST, *size, "metric=core", "model.max_epochs=20")
+    folder = make_run(toy, ALL_EXPLAINERS, *FAST, *size, "metric=[core,naopc]", "model.max_epochs=20")
     values = check_run(folder)
     assert values["recall", "shapley", "lr"] == 1.0 and values["hit", "shapley", "lr"] == 1.0
     metrics = "comprehensiveness sufficiency dfr validity proximity c validity_soft c_soft recall hit coverage"
@@ -47,9 +47,9 @@ def get_prediction_function(data, *overrides, seed=0):
 @pytest.mark.parametrize(
     "arguments",
     [
-        (*ADDITIVE, "metric=core", "k=2", "bounds=20", "explainer_stability=4"),
+        (*ADDITIVE, "metric=[core,naopc]", "k=2", "bounds=20", "explainer_stability=4"),
         (*ADDITIVE, "metric=field", "model.blind=[shape]", "seed=2"),
-        ("model=tree", "metric=core", "k=2", "bounds=20", "seed=1"),
+        ("model=tree", "metric=[core,naopc]", "k=2", "bounds=20", "seed=1"),
         (
             "model=tree",
             "metric=field",
@@ -77,7 +77,7 @@ def list_metrics(folder):
 
 
 def test_model_given_as_a_function(toy, make_run):
-    arguments = (*FOREST, "metric=core", "bounds=20", "explainer_stability=4")
+    arguments = (*FOREST, "metric=[core,naopc]", "bounds=20", "explainer_stability=4")
     folder = make_run(toy, *NO_LR, *arguments)
     assert json.loads((folder / "run.json").read_text())["truths"]["shapley"]["method"].startswith("exact")
     ask = get_prediction_function(toy, *FOREST)
@@ -87,7 +87,7 @@ def test_model_given_as_a_function(toy, make_run):
 
 
 def test_metrics_that_follow_from_the_run_folder_without_the_model(toy, make_run):
-    folder = make_run(toy, *NO_LR, *FOREST, "metric=core", "bounds=20", "explainer_stability=4")
+    folder = make_run(toy, *NO_LR, *FOREST, "metric=[core,naopc]", "bounds=20", "explainer_stability=4")
     values = check_run(folder)
     is_excluded = recomputation.make_exclusion_test(recomputation.Run(folder))
     computable = {metric for metric, variant, _ in values if not is_excluded(metric, variant)}
@@ -98,7 +98,7 @@ def test_metrics_that_follow_from_the_run_folder_without_the_model(toy, make_run
 
 def test_three_classes(toy, make_run, tmp_path):
     words = ["dataset=wine", f"data_dir={tmp_path}", "model=additive", "model.bags=1", "model.max_rounds=50"]
-    words += ["dataset.candidates=4", "metric=core", "explainer=[random,omission,lr]", "n_explain=4"]
+    words += ["dataset.candidates=4", "metric=[core,naopc]", "explainer=[random,omission,lr]", "n_explain=4"]
     words += [
         "bounds=0",
         "explainer_stability=0",
@@ -120,7 +120,7 @@ def test_numbers_with_constraints(loans, make_run):
 
 
 def test_run_folder_without_training_rows(toy, make_run):
-    folder = make_run(toy, *SMALL, "metric=core", "training=359")  # of 480
+    folder = make_run(toy, *SMALL, "metric=[core,naopc]", "training=359")  # of 480
     assert not (folder / "training.parquet").exists()
     assert "training.parquet" not in validation.read_verified_record(folder).files
     values = check_run(folder)
@@ -156,7 +156,7 @@ def test_correlations_over_seeds(toy, make_run, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["k=1", "metric=core", "reparametrisations=1", "bounds=2000"],
+        ["k=1", "metric=[core,naopc]", "reparametrisations=1", "bounds=2000"],
         ["k=1", "metric=field"],
         ["k=1", "access=label", "support=own"],
         ["k=3", "search.pick=nearest", "search.max_batch_rows=7"],
@@ -184,7 +184,7 @@ def test_other_settings(toy, make_run, arguments):
 
 
 def test_numbers(loans, make_run):
-    settings = ("n_explain=10", "k=2", "reparametrisations=1", "metric=core")
+    settings = ("n_explain=10", "k=2", "reparametrisations=1", "metric=[core,naopc]")
     check_run(make_run(loans, ALL_EXPLAINERS, *FAST, *settings))
     folder = make_run(loans, "explainer=[lr]", "search=continuous", "search.steps=100", "n_explain=8")
     check_run(folder)
@@ -194,8 +194,8 @@ def test_numbers(loans, make_run):
 @pytest.mark.parametrize(
     "arguments",
     [
-        [ALL_EXPLAINERS, "metric=core", "search=continuous", "k=1"],
-        ["metric=core", "reparametrisations=2", "search=discrete", "k=1"],
+        [ALL_EXPLAINERS, "metric=[core,naopc]", "search=continuous", "k=1"],
+        ["metric=[core,naopc]", "reparametrisations=2", "search=discrete", "k=1"],
         ["search=exact", "k=2"],
         [
             "search=discrete",

@@ -191,7 +191,7 @@ def test_values_of_tables_move_as_proved(seed):
 
 
 def test_on_texts_only_distances_move():
-    run = score_run(TEXT, draw_linear(TEXT, 3, 4), "k=1", "removal=[zero,mask,mean,marginal]", "metric=core")
+    run = score_run(TEXT, draw_linear(TEXT, 3, 4), "k=1", "removal=[zero,mask,mean,marginal]", "metric=[core,naopc]")
     by = find_movers(run.reparametrise())
     movers = {row for row, changes in by.items() if changes}
     assert movers == {(metric, "probability") for metric in ("proximity", "proximity_flips", "c", "c_soft")}

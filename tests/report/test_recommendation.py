@@ -37,9 +37,7 @@ def test_wording_depends_on_the_confidence_set_alone():
 
 def test_several_features_are_a_share_of_the_top_k():
     headline = get_headline(k=3, confidence_set=["shap"])
-    assert (
-        "it selects 80 % of the reference top 3 features on 40 instances, 95 % CI [57, 83]" in headline
-    )
+    assert "it selects 80 % of the reference top 3 features on 40 instances, 95 % CI [57, 83]" in headline
 
 
 def test_missing_reference_is_not_computed():

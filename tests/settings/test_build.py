@@ -24,9 +24,9 @@ SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 RUNGS = [f"graded_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
 METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "c", "validity_soft", "c_soft", "recall"]
 METRICS += ["hit", "fixed", "converged", "coverage"]  # of the paper
-CORE = [*METRICS, "proximity_flips", "naopc", "edits_to_flip", "pgi"]
+CORE = [*METRICS, "proximity_flips", "edits_to_flip", "pgi"]
 FIELD = [*CORE, "aopc", "aopc_suff", "pgu", "frozen", "axe", "faithfulness_correlation", "infidelity", "plausible"]
-FIELD += ["redundant", "sparsity"]
+FIELD += ["redundant", "sparsity", "naopc"]
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
     ("explainer", "field"): {"shap", "against", "lr"},
@@ -281,7 +281,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     built_plan = plan("access=label")
     assert built_plan.levels == (Access.LABEL,)
     assert built_plan.absent.metrics == dict.fromkeys(
-        ["comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "naopc", "edits_to_flip"],
+        ["comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "edits_to_flip"],
         "needs probability access",
     )
     remaining = {
