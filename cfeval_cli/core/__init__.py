@@ -17,7 +17,7 @@ from cfeval_cli.core.data import (
     Spellings,
     Split,
 )
-from cfeval_cli.core.evaluation_cache import AnswerCache
+from cfeval_cli.core.evaluation_cache import EvaluationCache
 from cfeval_cli.core.explanation import Batch, Explainer, ExplainerResult, Explanation, NotExplained
 from cfeval_cli.core.metric import AbsentScore, FittedRemoval, Metric, MetricInput, Quantity, Score
 from cfeval_cli.core.model import (
@@ -62,7 +62,6 @@ __all__ = [
     "NO_FEATURE",
     "AbsentScore",
     "Access",
-    "AnswerCache",
     "Arrays",
     "Batch",
     "BinaryModel",
@@ -78,6 +77,7 @@ __all__ = [
     "DeclaresOutputType",
     "Distance",
     "DistilledModel",
+    "EvaluationCache",
     "Executor",
     "Explainer",
     "ExplainerResult",

@@ -187,24 +187,25 @@ class ModelClient:
         return probability
 
     def evaluate_edits(
-        self, codes: Codes, features: Ints, rows: Ints, values: Codes, classes: Ints
+        self, codes: Codes, features: Ints, positions: Ints, values: Codes, classes: Ints
     ) -> tuple[Bools, Floats | None]:
         """Return whether each edit (m,) changes the class (n,) of its row, and the probability (m,) of that class.
 
-        Edit i sets the features (n, k) of row `rows[i]` to values[i]. `rows` may have the shape (1,) if all edits
-        belong to one row. Where a feature is NO_FEATURE, the value is ABSENT. Label access has no probability.
+        Edit i sets the features (n, k) of the row at positions[i] to values[i]. `positions` may have the shape (1,) if
+        all edits belong to one row. Where a feature is NO_FEATURE, the value is ABSENT. Label access has no
+        probability.
         """
         if self._editable is None:
-            edited_rows = np.broadcast_to(rows, len(values))
+            edited_positions = np.broadcast_to(positions, len(values))
             labels, probability = self.predict_with_proba(
-                apply_edits(codes, features, edited_rows, values), classes.take(edited_rows)
+                apply_edits(codes, features, edited_positions, values), classes.take(edited_positions)
             )
-            return labels != classes.take(edited_rows), probability
+            return labels != classes.take(edited_positions), probability
         self._count(Access.LABEL, len(values))
         if self._ledger.records_depth:  # the edited rows are constructed for this only
-            self._check_deletion(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
-        positive = self._call(self._editable.predict_edited, codes, features, rows, values)
-        is_positive = (classes == 1).take(rows)
+            self._check_deletion(apply_edits(codes, features, np.broadcast_to(positions, len(values)), values))
+        positive = self._call(self._editable.predict_edited, codes, features, positions, values)
+        is_positive = (classes == 1).take(positions)
         flips = (positive > 0.5) != is_positive
         return flips, None if self.access < Access.PROBABILITY else np.where(is_positive, positive, 1.0 - positive)
 
@@ -224,9 +225,10 @@ class ModelClient:
         return embed_rows(self._require(HasEmbeddings), codes)
 
     def make_gradient_function(self, codes: Codes, features: Ints, classes: Ints, scale: float) -> GradientFunction:
-        """Return a function of (rows, vectors (n, k, d)) with the probability of each row's class and its gradient.
+        """Return a function of the probability of each row's class, and of its gradient in the embeddings.
 
-        The function replaces the embeddings of the features of these rows. The gradient is multiplied by `scale`.
+        Its arguments are positions of rows (n,) and the embeddings (n, k, d) that replace those of their features. The
+        gradient is multiplied by `scale`.
         """
         self._permit(Access.GRADIENT)
         if not isinstance(self._model, HasAnalyticGradient):
@@ -234,11 +236,11 @@ class ModelClient:
         function = self._model.make_gradient_function(codes, features)
         signs = np.where(classes == 1, scale, -scale)
 
-        def compute(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
-            self._count(Access.GRADIENT, len(rows))
-            positive, gradient = self._call(function, rows, vectors)
-            gradient *= signs[rows, None, None]
-            return _select_probability(classes[rows], positive), gradient
+        def compute(positions: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._count(Access.GRADIENT, len(positions))
+            positive, gradient = self._call(function, positions, vectors)
+            gradient *= signs[positions, None, None]
+            return _select_probability(classes[positions], positive), gradient
 
         return compute
 
@@ -263,12 +265,12 @@ class ModelClient:
         embedded = torch.as_tensor(embed_rows(self._require(HasEmbeddings), codes))
         model = self._require(HasGradient)
 
-        def compute(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
-            self._count(Access.GRADIENT, len(rows))
+        def compute(positions: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._count(Access.GRADIENT, len(positions))
             variable = torch.tensor(vectors, requires_grad=True)
-            edited = self._replace_embeddings(embedded[rows], features[rows], variable)
+            edited = self._replace_embeddings(embedded[positions], features[positions], variable)
             probabilities = model.predict_proba_embedded(edited)
-            selected = probabilities[torch.arange(len(rows)), torch.as_tensor(classes[rows])]
+            selected = probabilities[torch.arange(len(positions)), torch.as_tensor(classes[positions])]
             (gradient,) = torch.autograd.grad(selected.sum(), variable)
             return selected.detach().numpy(), scale * gradient.numpy()
 
@@ -399,11 +401,11 @@ class ModelClient:
 _DEPTHS = {Access.GRADIENT: InspectionDepth.EMBEDDINGS, Access.WHITE_BOX: InspectionDepth.EFFECTS}
 
 
-def apply_edits(codes: Codes, features: Ints, rows: Ints, values: Codes) -> Codes:
-    """Return the edited rows (m, M): edit i sets the features (n, k) of row `rows[i]` to values[i]."""
-    edited = codes[rows]
-    edits, columns = np.nonzero(features[rows] != NO_FEATURE)
-    edited[edits, features[rows[edits], columns]] = values[edits, columns]
+def apply_edits(codes: Codes, features: Ints, positions: Ints, values: Codes) -> Codes:
+    """Return the edited rows (m, M): edit i sets the features (n, k) of the row at positions[i] to values[i]."""
+    edited = codes[positions]
+    edits, columns = np.nonzero(features[positions] != NO_FEATURE)
+    edited[edits, features[positions[edits], columns]] = values[edits, columns]
     return edited
 
 

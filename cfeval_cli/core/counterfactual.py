@@ -98,10 +98,10 @@ class Counterfactuals:
     converged: Bools | None = None  # (n,) for iterative searches
     steps: Ints | None = None  # (n,) of an iterative search
 
-    def take(self, rows: Ints | slice) -> Counterfactuals:
+    def take(self, positions: Ints | slice) -> Counterfactuals:
         """Return the counterfactuals of some instances."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        selected: dict[str, Any] = {name: column[rows] for name, column in columns.items() if column is not None}
+        selected: dict[str, Any] = {name: column[positions] for name, column in columns.items() if column is not None}
         return Counterfactuals(**selected)
 
     @staticmethod

@@ -59,15 +59,15 @@ class Feature:
         """Whether larger codes are larger values: for numbers and ordered categories, except for a missing value."""
         return self.is_ordered or self.kind == "number"
 
-    def allows(self, own: Codes, new: Codes) -> Bools:
-        """Return whether values may change to others; a missing value is neither above nor below another."""
+    def allows(self, before: Codes, after: Codes) -> Bools:
+        """Return whether values may change from `before` to `after`; missing values may not go up or down."""
         if self.allowed_change == "any":
-            return np.ones(np.broadcast_shapes(own.shape, new.shape), dtype=bool)
-        same = own == new
+            return np.ones(np.broadcast_shapes(before.shape, after.shape), dtype=bool)
+        same = before == after
         if self.allowed_change == "none":
             return np.asarray(same)
-        is_present = (own != self.missing_code) & (new != self.missing_code)
-        return np.asarray(same | (is_present & ((new > own) if self.allowed_change == "up" else (new < own))))
+        is_present = (before != self.missing_code) & (after != self.missing_code)
+        return np.asarray(same | (is_present & ((after > before) if self.allowed_change == "up" else (after < before))))
 
     @cached_property
     def decoded_values(self) -> NDArray[Any]:
@@ -100,11 +100,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Ints) -> Split:
-        """Return the given rows."""
-        texts = None if self.texts is None else tuple(self.texts[row] for row in rows)
-        spelled = None if self.spelling_codes is None else self.spelling_codes[rows]
-        return Split(self.ids[rows], self.codes[rows], self.labels[rows], texts, spelled)
+    def take(self, positions: Ints) -> Split:
+        """Return the rows at some positions."""
+        texts = None if self.texts is None else tuple(self.texts[i] for i in positions)
+        spelling_codes = None if self.spelling_codes is None else self.spelling_codes[positions]
+        return Split(self.ids[positions], self.codes[positions], self.labels[positions], texts, spelling_codes)
 
 
 @dataclass(frozen=True)
@@ -199,25 +199,25 @@ class Dataset:
         """Return the values that a feature's value is compared with: all values, or the candidates of a number."""
         return self.candidates[feature] if self.features[feature].kind == "number" else self.get_values(feature)
 
-    def find_allowed(self, feature: int, own: Codes) -> Bools:
+    def find_allowed(self, feature: int, codes: Codes) -> Bools:
         """Return which alternatives (V,) each value (n,) of a feature may change to: (n, V)."""
         alternatives = self.get_alternatives(feature)
         return np.asarray(
-            self.features[feature].allows(own[:, None], alternatives[None]) & (own[:, None] != alternatives)
+            self.features[feature].allows(codes[:, None], alternatives[None]) & (codes[:, None] != alternatives)
         )
 
-    def find_reachable(self, feature: int, own: Codes) -> tuple[Ints, Ints]:
+    def find_reachable(self, feature: int, codes: Codes) -> tuple[Ints, Ints]:
         """Return the range of candidates, as start and end (n,), that each value of a feature may change to."""
-        about, candidates = self.features[feature], self.candidates[feature]
-        first, last = np.zeros(len(own), dtype=np.int64), np.full(len(own), len(candidates))
-        if about.allowed_change == "any":
+        column, candidates = self.features[feature], self.candidates[feature]
+        first, last = np.zeros(len(codes), dtype=np.int64), np.full(len(codes), len(candidates))
+        if column.allowed_change == "any":
             return first, last
-        n_present = len(candidates) - (about.missing_code is not None and about.missing_code in candidates)
-        if about.allowed_change == "up":
-            first, last = np.searchsorted(candidates[:n_present], own, side="right"), np.full(len(own), n_present)
-        elif about.allowed_change == "down":
-            last = np.searchsorted(candidates[:n_present], own, side="left")
-        stays = (own == about.missing_code) | (about.allowed_change == "none")
+        n_present = len(candidates) - (column.missing_code is not None and column.missing_code in candidates)
+        if column.allowed_change == "up":
+            first, last = np.searchsorted(candidates[:n_present], codes, side="right"), np.full(len(codes), n_present)
+        elif column.allowed_change == "down":
+            last = np.searchsorted(candidates[:n_present], codes, side="left")
+        stays = (codes == column.missing_code) | (column.allowed_change == "none")
         return np.where(stays, 0, first), np.where(stays, 0, last)
 
     @cached_property
@@ -340,10 +340,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Ints | slice) -> Rows:
+    def take(self, positions: Ints | slice) -> Rows:
         """Return some of the instances."""
-        probability = None if self.probability is None else self.probability[rows]
-        return Rows(self.ids[rows], self.codes[rows], self.predicted_classes[rows], probability)
+        probability = None if self.probability is None else self.probability[positions]
+        return Rows(self.ids[positions], self.codes[positions], self.predicted_classes[positions], probability)
 
 
 class Located(Protocol):

@@ -66,37 +66,37 @@ def evaluate_unique_rows(
     return results[inverse] if results.shape[:1] == first.shape else evaluate(codes)
 
 
-class AnswerCache:
-    """Model answers and other results that metrics share: arrays by topic and key, and objects by topic."""
+class EvaluationCache:
+    """Predictions and other results that metrics share: arrays by topic and key, and objects by topic."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, tuple[Keys, NDArray[Any]]] = {}
+        self._arrays: dict[str, tuple[Keys, NDArray[Any]]] = {}
         self._objects: dict[str, Any] = {}
 
     def get_or_compute(self, topic: str, keys: Keys, compute: Callable[[Ints], NDArray[_Kind]]) -> NDArray[_Kind]:
         """Return an entry (n, …) for each key; `compute` is called with the positions (m,) of new keys, each once."""
         unique, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        if topic not in self._answers:
-            self._answers[topic] = (unique, compute(first))
-            return np.asarray(self._answers[topic][1][inverse])
-        stored, answers = self._answers[topic]
-        position = np.searchsorted(stored, unique)
+        if topic not in self._arrays:
+            self._arrays[topic] = (unique, compute(first))
+            return np.asarray(self._arrays[topic][1][inverse])
+        stored_keys, arrays = self._arrays[topic]
+        position = np.searchsorted(stored_keys, unique)
         is_new = np.ones(len(unique), dtype=bool)
-        if len(stored):
-            is_new = stored[np.minimum(position, len(stored) - 1)] != unique
+        if len(stored_keys):
+            is_new = stored_keys[np.minimum(position, len(stored_keys) - 1)] != unique
         if is_new.any():
             results = compute(first[is_new])
-            stored = np.concatenate([stored, unique[is_new]])
-            order = np.argsort(stored, kind="stable")
-            stored = stored[order]
-            answers = np.concatenate([answers, results])[order]
-            self._answers[topic] = (stored, answers)
-            position = np.searchsorted(stored, unique)
-        return np.asarray(answers[position][inverse])
+            stored_keys = np.concatenate([stored_keys, unique[is_new]])
+            order = np.argsort(stored_keys, kind="stable")
+            stored_keys = stored_keys[order]
+            arrays = np.concatenate([arrays, results])[order]
+            self._arrays[topic] = (stored_keys, arrays)
+            position = np.searchsorted(stored_keys, unique)
+        return np.asarray(arrays[position][inverse])
 
     def clear(self) -> None:
         """Delete all arrays, which belong to instances; objects of `get_or_create` stay."""
-        self._answers.clear()
+        self._arrays.clear()
 
     def get_or_create(self, topic: str, create: Callable[[], _T]) -> _T:
         """Return an object that is created at the first call."""

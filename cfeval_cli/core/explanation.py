@@ -45,9 +45,9 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.features)
 
-    def take(self, rows: Ints | slice) -> Explanation:
+    def take(self, positions: Ints | slice) -> Explanation:
         """Return the explanations of some instances."""
-        return Explanation(self.features[rows], self.scores[rows])
+        return Explanation(self.features[positions], self.scores[positions])
 
     @staticmethod
     def concatenate(parts: Sequence[Explanation]) -> Explanation:
@@ -76,9 +76,8 @@ class Explanation:
 
     def sort_by(self, compute_key: Callable[[Floats], Floats]) -> Explanation:
         """Return the same features by decreasing key of their scores, ties in the order of the features."""
-        order = np.lexsort(
-            (self.features, -compute_key(self.scores)), axis=1
-        )  # NaN, which stands for no score, comes last
+        # NaN, which stands for no score, comes last.
+        order = np.lexsort((self.features, -compute_key(self.scores)), axis=1)
         return Explanation(
             np.take_along_axis(self.features, order, axis=1), np.take_along_axis(self.scores, order, axis=1)
         )
@@ -112,11 +111,10 @@ class ExplainerResult:
     explanation: Explanation
     cost: Cost
     n_cached: int  # instances whose explanation came from the cache
-    failures: Mapping[int, str] = field(
-        default_factory=dict
-    )  # the reason for each instance without an explanation, by its position in the explanation
-    cached_rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows from the cache
-    worker_rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows from workers
+    # The reason for each instance without an explanation, by its position in the explanation.
+    failures: Mapping[int, str] = field(default_factory=dict)
+    cached_positions: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # of results from the cache
+    worker_positions: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # of results from workers
 
     @property
     def failure_summary(self) -> str:
@@ -140,7 +138,7 @@ class Explainer(ABC):
     portable: ClassVar[bool] = True  # whether it can explain any model, not one only
     supports_concurrency: ClassVar[bool] = True  # whether instances may be explained concurrently
     output: ClassVar[Literal["set", "scores"]] = "scores"  # an unordered set, or features with scores
-    has_known_cost: ClassVar[bool] = True  # whether its evaluations and seconds are those of explaining
+    has_known_cost: ClassVar[bool] = True  # whether its recorded evaluations and seconds are the cost of explaining
     scores_are_effects: ClassVar[bool] = True  # whether scores are signed effects on the prediction
     # Of graded controls: the probability that an instance gets the ranking by the truth instead of a random one.
     quality_level: float = nan
@@ -154,7 +152,7 @@ class Explainer(ABC):
         return None
 
     def expand(self, key: str) -> dict[str, Explainer]:
-        """Return explainers by name: several if an entry of the config stands for several (`graded`)."""
+        """Return explainers by name: several for an entry such as `graded`."""
         return {key: self}
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.counterfactual import Counterfactuals
 from cfeval_cli.core.data import Bools, Dataset, Floats, Ints, Rows
-from cfeval_cli.core.evaluation_cache import AnswerCache
+from cfeval_cli.core.evaluation_cache import EvaluationCache
 from cfeval_cli.core.explanation import Explanation
 from cfeval_cli.core.model import Access, CircularRelation, ModelSpec
 from cfeval_cli.core.removal import Removal, Replacement
@@ -90,7 +90,7 @@ class MetricInput(Rows):
     removals: Mapping[str, FittedRemoval]  # by name
     truth: Mapping[str, Floats]  # (n, M) importance of each feature, by truth
     explanation: Explanation | None = None  # (n, K) all features, in order; None for explainers of sets
-    memory: AnswerCache = field(default_factory=AnswerCache)  # results that metrics share for these instances
+    memory: EvaluationCache = field(default_factory=EvaluationCache)  # results that metrics share for these instances
     total: int = 0  # number of instances of the run, in all slabs; 0: the slab is the whole run, N
 
     def compute_drops(self, probability: Floats | None) -> Floats:

@@ -20,7 +20,8 @@ from cfeval_cli.core.data import Bools, Codes, Dataset, Floats, Ints
 if TYPE_CHECKING:
     import torch
 
-# From (rows, vectors (n, k, d)) to P(1|x) and its gradient; vectors replace the embeddings of k features per row.
+# From positions of rows (n,) and vectors (n, k, d) to P(1|x) and its gradient; the vectors replace embeddings of k
+# features per row.
 GradientFunction = Callable[[Ints, Floats], tuple[Floats, Floats]]
 
 
@@ -88,10 +89,10 @@ class SupportsEdits(BinaryModel):
     """Evaluates edits without constructing every edited row."""
 
     @abstractmethod
-    def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
-        """Return P(1|x) (m,) of edits; edit i sets the features (n, k) of row `rows[i]` to values[i].
+    def predict_edited(self, codes: Codes, features: Ints, positions: Ints, values: Codes) -> Floats:
+        """Return P(1|x) (m,) of edits; edit i sets the features (n, k) of the row at positions[i] to values[i].
 
-        `rows` may have the shape (1,) if all edits belong to one row. Where a feature is NO_FEATURE, the value is
+        `positions` may have the shape (1,) if all edits belong to one row. Where a feature is NO_FEATURE, the value is
         ABSENT.
         """
 

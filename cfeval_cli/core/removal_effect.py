@@ -39,20 +39,20 @@ def compute_removal_effect(
     has_probability = True
     for batch in _iterate_batches(rows, is_removed, replacement):
         edited = np.concatenate(
-            [_apply_all_values(rows.codes[part.rows], part.features, part.values) for part in batch]
+            [_apply_all_values(rows.codes[part.positions], part.features, part.values) for part in batch]
         )
-        before = np.concatenate([np.repeat(rows.predicted_classes[part.rows], len(part.values)) for part in batch])
+        before = np.concatenate([np.repeat(rows.predicted_classes[part.positions], len(part.values)) for part in batch])
         labels, probability = model.predict_with_proba(edited, before)
         has_probability = has_probability and probability is not None
         start = 0
         for part in batch:
-            span = slice(start, start := start + len(part.rows) * len(part.values))
-            flips[part.rows] = _compute_means(labels[span] != before[span], part.weights)
+            span = slice(start, start := start + len(part.positions) * len(part.values))
+            flips[part.positions] = _compute_means(labels[span] != before[span], part.weights)
             if probability is not None:
-                remaining[part.rows] = _compute_means(probability[span], part.weights)
+                remaining[part.positions] = _compute_means(probability[span], part.weights)
             if probability is not None and rows.probability is not None:
-                original = np.repeat(rows.probability[part.rows], len(part.values))
-                drops[part.rows] = _compute_means(np.abs(original - probability[span]), part.weights)
+                original = np.repeat(rows.probability[part.positions], len(part.values))
+                drops[part.positions] = _compute_means(np.abs(original - probability[span]), part.weights)
     if not has_probability:
         return RemovalEffect(flips, None, None)
     return RemovalEffect(flips, remaining, None if rows.probability is None else drops)
@@ -62,7 +62,7 @@ def compute_removal_effect(
 class _RemovalGroup:
     """Rows from which the same features are removed, with the sampled values that replace these."""
 
-    rows: Ints  # (n,) indices of rows
+    positions: Ints  # (n,) of the rows
     features: Ints  # (k,)
     values: Codes  # (s, k)
     weights: Floats  # (s,)
@@ -78,11 +78,11 @@ def _iterate_batches(rows: Rows, is_removed: Bools, replacement: Replacement) ->
         step = max(1, _BATCH_ROWS // len(values))
         for start in range(0, len(members), step):
             part = _RemovalGroup(members[start : start + step], features, values, weights)
-            if batch and size + len(part.rows) * len(values) > _BATCH_ROWS:
+            if batch and size + len(part.positions) * len(values) > _BATCH_ROWS:
                 yield batch
                 batch, size = [], 0
             batch.append(part)
-            size += len(part.rows) * len(values)
+            size += len(part.positions) * len(values)
     if batch:
         yield batch
 

@@ -19,7 +19,7 @@ class SingleEdit:
     """The effect of changing one feature of each row (n,)."""
 
     flips: Bools  # whether a value of the feature flips the prediction
-    value: Codes  # with the lowest p(ŷ), the first of equal ones; the own value if there is no other
+    value: Codes  # with the lowest p(ŷ), the first of equal ones; the original value if there is no other
     probability: Floats  # p(ŷ) with this value; inf if there is no other, or with label access
 
 
@@ -33,23 +33,24 @@ def select_candidates(dataset: Dataset, feature: int, max_values: int) -> Codes:
 
 
 def find_best_edit(
-    dataset: Dataset, model: ModelClient, codes: Codes, labels: Ints, own: Codes, features: Ints, max_values: int
+    dataset: Dataset, model: ModelClient, codes: Codes, labels: Ints, own_codes: Codes, features: Ints, max_values: int
 ) -> SingleEdit:
     """Evaluate all values of one feature (n,) of each row (n, M), which may have been edited before.
 
-    `own` (n,) is the original value of the feature. Neither it nor values that it may not change to are evaluated.
+    `own_codes` (n,) are the original values of the feature. These values and forbidden changes are not evaluated.
     """
     flips, probability = np.zeros(len(codes), dtype=bool), np.full(len(codes), np.inf)
     value = codes[np.arange(len(codes)), features]
     for j in np.unique(features).tolist():
         values = select_candidates(dataset, j, max_values)
-        members = np.flatnonzero((features == j) & (own != ABSENT))
+        members = np.flatnonzero((features == j) & (own_codes != ABSENT))
         step = max(1, _BATCH_ROWS // max(1, len(values)))
         for batch in (members[start : start + step] for start in range(0, len(members), step)):
-            allowed = dataset.features[j].allows(own[batch, None], values[None]) & (own[batch, None] != values)
+            before = own_codes[batch, None]
+            allowed = dataset.features[j].allows(before, values[None]) & (before != values)
             edits = np.tile(values, len(batch))[:, None]
-            rows = np.repeat(np.arange(len(batch)), len(values))
-            is_flip, after = model.evaluate_edits(codes[batch], features[batch, None], rows, edits, labels[batch])
+            positions = np.repeat(np.arange(len(batch)), len(values))
+            is_flip, after = model.evaluate_edits(codes[batch], features[batch, None], positions, edits, labels[batch])
             flips[batch] = (is_flip.reshape(allowed.shape) & allowed).any(axis=1)
             if after is not None and len(values):
                 allowed_after = np.where(allowed, after.reshape(allowed.shape), np.inf)
@@ -59,18 +60,18 @@ def find_best_edit(
     return SingleEdit(flips, value, probability)
 
 
-def find_single_edit(inputs: MetricInput, rows: Ints, features: Ints, max_values: int) -> SingleEdit:
-    """Return the effect of changing one feature (m,) of the original rows (m,), computed once for all metrics."""
+def find_single_edit(inputs: MetricInput, positions: Ints, features: Ints, max_values: int) -> SingleEdit:
+    """Return the effect of changing one feature (m,) of some instances (m,), computed once for all metrics."""
 
     def compute(new: Ints) -> Floats:
-        codes, labels, edited = inputs.codes[rows[new]], inputs.predicted_classes[rows[new]], features[new]
-        own = codes[np.arange(len(new)), edited]
-        edit = find_best_edit(inputs.dataset, inputs.model, codes, labels, own, edited, max_values)
+        codes, labels, edited = inputs.codes[positions[new]], inputs.predicted_classes[positions[new]], features[new]
+        own_codes = codes[np.arange(len(new)), edited]
+        edit = find_best_edit(inputs.dataset, inputs.model, codes, labels, own_codes, edited, max_values)
         return np.stack([edit.flips, edit.value, edit.probability], axis=1).astype(np.float64)
 
-    is_edited = np.zeros((len(rows), inputs.dataset.n_features), dtype=bool)
-    is_edited[np.arange(len(rows)), features] = True
-    about = f"{max_values} values alone, access {inputs.model.access}"
-    keys = make_set_keys(is_edited, inputs.ids[rows])
-    flips, value, probability = inputs.memory.get_or_compute(about, keys, compute).T
+    is_edited = np.zeros((len(positions), inputs.dataset.n_features), dtype=bool)
+    is_edited[np.arange(len(positions)), features] = True
+    topic = f"{max_values} values alone, access {inputs.model.access}"
+    keys = make_set_keys(is_edited, inputs.ids[positions])
+    flips, value, probability = inputs.memory.get_or_compute(topic, keys, compute).T
     return SingleEdit(flips > 0, value.astype(np.int32), probability)

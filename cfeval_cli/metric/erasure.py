@@ -83,8 +83,8 @@ def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, positions: Ints,
         return np.stack([unknown if column is None else column for column in columns], axis=1)
 
     has_probability = inputs.probability is not None and inputs.model.access >= Access.PROBABILITY
-    about = f"{fitted.removal!r}, {'probabilities' if has_probability else 'labels'}"
+    topic = f"{fitted.removal!r}, {'probabilities' if has_probability else 'labels'}"
     flips, probability, absolute_drop = inputs.memory.get_or_compute(
-        about, make_set_keys(is_removed, inputs.ids[positions]), evaluate
+        topic, make_set_keys(is_removed, inputs.ids[positions]), evaluate
     ).T
     return RemovalEffect(flips, probability, absolute_drop) if has_probability else RemovalEffect(flips, None, None)

@@ -84,10 +84,10 @@ class Frozen(Metric):
         """Return 1 for each instance whose label some set without selected features changes."""
         sets = np.array(list(combinations(range(inputs.dataset.n_features), size)), dtype=np.int64).reshape(-1, size)
         is_selected = mark_selected(inputs.codes, inputs.features)
-        about = f"sets of {size} that flip"
+        topic = f"sets of {size} that flip"
         can_flip = (
             inputs.memory.get_or_compute(
-                about, inputs.ids, lambda new: self._find_flips(inputs, new, sets).astype(float)
+                topic, inputs.ids, lambda new: self._find_flips(inputs, new, sets).astype(float)
             )
             > 0
         )

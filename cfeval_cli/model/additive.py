@@ -48,9 +48,9 @@ class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasUsedFeatures, Has
         """Return P(1|x) (n,) of codes (n, M)."""
         return self.linear.predict_positive(codes)
 
-    def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
-        """Return P(1|x) (m,) of edits: the features (n, k) of rows (m,) get the values (m, k)."""
-        return self.linear.predict_edited(codes, features, rows, values)
+    def predict_edited(self, codes: Codes, features: Ints, positions: Ints, values: Codes) -> Floats:
+        """Return P(1|x) (m,) of edits: the features (n, k) of positions (m,) get the values (m, k)."""
+        return self.linear.predict_edited(codes, features, positions, values)
 
     def compute_effects(self, codes: Codes, classes: Ints) -> Floats:
         """Return the effects (n, M) of the values on the logit of one class (n,) for each row."""

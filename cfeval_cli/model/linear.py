@@ -82,7 +82,7 @@ class LinearModel(
             logits += effects[codes[:, j]]
         return logits
 
-    def _compute_edited_logits(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+    def _compute_edited_logits(self, codes: Codes, features: Ints, positions: Ints, values: Codes) -> Floats:
         """Return the logits (m,) of edits: the effects of edited features are exchanged."""
         partial_logits = self._compute_logits(codes)
         starts = []
@@ -91,18 +91,18 @@ class LinearModel(
             own_codes = np.where(selected == NO_FEATURE, ABSENT, codes[np.arange(len(codes)), selected])
             partial_logits -= self._effects.take(begin + own_codes)
             starts.append(begin)
-        logits = partial_logits.take(rows)
+        logits = partial_logits.take(positions)
         for i, begin in enumerate(starts):
-            logits = logits + self._effects.take(begin.take(rows) + values[:, i])  # rows may be (1,)
+            logits = logits + self._effects.take(begin.take(positions) + values[:, i])  # positions may be (1,)
         return np.asarray(logits)
 
     def predict_positive(self, codes: Codes) -> Floats:
         """Return P(1|x) (n,) of codes (n, M)."""
         return _compute_sigmoid(self._compute_logits(codes))
 
-    def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
-        """Return P(1|x) (m,) of edits: the features (n, k) of rows (m,) get the values (m, k)."""
-        return _compute_sigmoid(self._compute_edited_logits(codes, features, rows, values))
+    def predict_edited(self, codes: Codes, features: Ints, positions: Ints, values: Codes) -> Floats:
+        """Return P(1|x) (m,) of edits: the features (n, k) of the rows at positions (m,) get the values (m, k)."""
+        return _compute_sigmoid(self._compute_edited_logits(codes, features, positions, values))
 
     def predict_proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the probabilities (n, 2) of embeddings (n, M, d), differentiable."""
@@ -124,15 +124,15 @@ class LinearModel(
         return torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias
 
     def make_gradient_function(self, codes: Codes, features: Ints) -> Callable[[Ints, Floats], tuple[Floats, Floats]]:
-        """Return a function of (rows, vectors (n, k, d)): P(1|x) with these embeddings, and its gradient."""
+        """Return a function of (positions, vectors (n, k, d)): P(1|x) with these embeddings, and its gradient."""
         is_feature = features != NO_FEATURE
         weights = self.weights[features] * is_feature[:, :, None]
         effects = np.take_along_axis(self._compute_own_effects(codes), features, axis=1) * is_feature
         partial_logits = self._compute_logits(codes) - effects.sum(axis=1)
 
-        def compute_gradient(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
-            gradient = weights.take(rows, axis=0)
-            positive = _compute_sigmoid(np.einsum("nkd,nkd->n", vectors, gradient) + partial_logits[rows])
+        def compute_gradient(positions: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            gradient = weights.take(positions, axis=0)
+            positive = _compute_sigmoid(np.einsum("nkd,nkd->n", vectors, gradient) + partial_logits[positions])
             gradient *= (positive * (1.0 - positive))[:, None, None]
             return positive, gradient
 

@@ -130,7 +130,7 @@ def _collect_facts(
     overlap = (
         {}
         if repeated is None
-        else compute_mean_overlap(explanations, repeated.explanations, repeated.rows, plan.settings.k)
+        else compute_mean_overlap(explanations, repeated.explanations, repeated.positions, plan.settings.k)
     )
     facts = {}
     for name, explainer in plan.explainers.items():

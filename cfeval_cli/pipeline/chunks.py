@@ -121,8 +121,8 @@ class JoinedResults:
         self.arrays: dict[str, NDArray[Any]] = {}  # (N, …) by name
         self.cost = Cost()
         self.failures: dict[int, str] = {}  # by position of the instance
-        self.cached_rows = np.zeros(0, dtype=np.int64)  # positions whose results were in the cache
-        self.worker_rows = np.zeros(0, dtype=np.int64)  # positions whose results come from other processes
+        self.cached_positions = np.zeros(0, dtype=np.int64)  # positions whose results were in the cache
+        self.worker_positions = np.zeros(0, dtype=np.int64)  # positions whose results come from other processes
         self._name, self._size, self._scratch = name, size, scratch
         self._bytes_in_memory = 0
         self._notes: dict[str, int] = {}  # with the first instance of each
@@ -190,12 +190,13 @@ def compute_in_chunks(
     joined = JoinedResults(computation.name, len(computation), scratch)
     is_cached = _look_up(computation, cache, joined)
     missing = np.flatnonzero(~is_cached)
-    joined.cached_rows = computation.get_positions(np.flatnonzero(is_cached))
-    if 0 < len(joined.cached_rows) < len(computation):
-        log.info("%s: %s of %s are cached", computation.name, f"{len(joined.cached_rows):,}", f"{len(computation):,}")
-    advance(len(joined.cached_rows))
+    joined.cached_positions = computation.get_positions(np.flatnonzero(is_cached))
+    if 0 < len(joined.cached_positions) < len(computation):
+        n_cached = len(joined.cached_positions)
+        log.info("%s: %s of %s are cached", computation.name, f"{n_cached:,}", f"{len(computation):,}")
+    advance(len(joined.cached_positions))
     chunks = np.split(missing, computation.get_chunk_ends(len(missing))[:-1]) if len(missing) else []
-    from_workers, entries_to_save, last_write = [joined.worker_rows], dict[bytes, Arrays](), time.perf_counter()
+    from_workers, entries_to_save, last_write = [joined.worker_positions], dict[bytes, Arrays](), time.perf_counter()
     try:
         for units, (results, is_from_worker) in zip(chunks, _compute(computation, executor, chunks), strict=True):
             positions = computation.get_positions(units)
@@ -219,7 +220,7 @@ def compute_in_chunks(
             advance(len(positions))
     finally:  # also after an error or an interruption
         cache.put(computation.section, entries_to_save)
-    joined.worker_rows = np.concatenate(from_workers)
+    joined.worker_positions = np.concatenate(from_workers)
     return joined
 
 

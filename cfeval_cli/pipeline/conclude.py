@@ -46,5 +46,6 @@ def draw_conclusions(
     )  # fmt: skip
     if (repetition := robustness.repetition) is None:
         return statistics
-    repeated = RepeatedExplanations(repetition.rows, repetition.evaluated.explanations, repetition.evaluated.scores)
+    evaluated = repetition.evaluated
+    repeated = RepeatedExplanations(repetition.positions, evaluated.explanations, evaluated.scores)
     return replace(statistics, **repeated.build_tables(explanations, scores, summary, settings.k, bootstrap))

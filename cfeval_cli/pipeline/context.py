@@ -9,9 +9,9 @@ import numpy as np
 
 from cfeval_cli.core import (
     Access,
-    AnswerCache,
     Cache,
     Dataset,
+    EvaluationCache,
     FittedDistance,
     FittedRemoval,
     Floats,
@@ -49,7 +49,8 @@ class RunContext:
     cache: Cache  # of this run, in front of the cache that all runs share
     weights: Floats | None = None  # (N,) so that the instances represent the test set; None: all count the same
     ledger: Ledger = field(default_factory=Ledger)
-    answer_cache: AnswerCache = field(default_factory=AnswerCache)  # of the model, for queries of several metrics
+    # Predictions that several metrics use.
+    evaluation_cache: EvaluationCache = field(default_factory=EvaluationCache)
     scratch: Scratch = field(default_factory=Scratch)  # files for arrays that grow with the number of instances
 
     def open_client(self, access: Access, key: LedgerKey) -> ModelClient:

@@ -147,9 +147,14 @@ def compute_explanations(
     )  # fmt: skip
     joined = compute_in_chunks(computation, executor, cache, advance, scratch or Scratch(), strict=strict)
     explanation = Explanation(joined.arrays["features"], joined.arrays["scores"])
-    cost = _get_fit_cost(job, section, cache, is_cached=len(joined.cached_rows) == len(rows)) + joined.cost
+    cost = _get_fit_cost(job, section, cache, is_cached=len(joined.cached_positions) == len(rows)) + joined.cost
     result = ExplainerResult(
-        explanation, cost, len(joined.cached_rows), joined.failures, joined.cached_rows, joined.worker_rows
+        explanation,
+        cost,
+        len(joined.cached_positions),
+        joined.failures,
+        joined.cached_positions,
+        joined.worker_positions,
     )
     if result.failures:
         n_failures = f"{len(result.failures):,} of {len(rows):,}"
@@ -174,7 +179,7 @@ def check_explanations(job: ExplanationJob, result: ExplainerResult, tolerance: 
     """
     if job.explainer_hash is None:
         return
-    origins = (result.cached_rows, result.worker_rows)
+    origins = (result.cached_positions, result.worker_positions)
     for verified in draw_verified_instances(job.seed, job.name, job.component, job.rows.ids, *origins):
         repeated = _explain_chunk(job, verified.positions)
         first, second = np.full((2, len(repeated), job.dataset.n_features), np.nan)

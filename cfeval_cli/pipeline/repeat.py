@@ -23,40 +23,42 @@ class RepeatedSample:
     """Explanations of a sample of the instances with another explainer seed."""
 
     context: RunContext  # of these instances, with a ledger of its own
-    rows: Ints  # their positions among all instances
+    positions: Ints  # their positions among all instances
     explanations: Mapping[str, ExplainerResult]
 
 
 def repeat_explanations(context: RunContext, progress: Progress) -> RepeatedSample | None:
     """Explain a sample again with a seed that no run has by chance; None if nothing is to be repeated."""
-    sample, rows = sample_instances(context)
+    sample, positions = sample_instances(context)
     names = list(sample.plan.explainers)
-    if not len(rows) or not names:
+    if not len(positions) or not names:
         return None
     seed = draw_seed(make_stream(context.plan.settings.seed, "noise.seed"))
     explanations: dict[str, ExplainerResult] = {}
-    with progress.track_stage("explainer stability", len(rows) * len(names), estimate_repetition(context)) as advance:
+    n_explanations = len(positions) * len(names)
+    with progress.track_stage("explainer stability", n_explanations, estimate_repetition(context)) as advance:
         for name in names:
             job = create_explanation_job(sample, name, seed)
             explanations[name] = explain_instances(sample, name, explanations, advance, job)
             sample.ledger.record(LedgerKey("explainer", name), explanations[name].cost)
-    return RepeatedSample(sample, rows, explanations)
+    return RepeatedSample(sample, positions, explanations)
 
 
 def sample_instances(context: RunContext) -> tuple[RunContext, Ints]:
-    """Return a context of the instances that are explained a second time, with a ledger of its own, and their rows."""
+    """Return a context, with a ledger of its own, of the instances to explain again, and their positions."""
     plan, size = context.plan, len(context.instances)
     # By default at most a quarter of the instances, which bounds the cost of explaining again.
     requested = plan.settings.explainer_stability
     n_repeated = min(MAX_REPEATED_INSTANCES, size // 4) if requested == "auto" else requested
-    rows = np.sort(make_stream(plan.settings.seed, "noise").choice(size, min(n_repeated, size), replace=False))
+    rng = make_stream(plan.settings.seed, "noise")
+    positions = np.sort(rng.choice(size, min(n_repeated, size), replace=False))
     # How much the graded control explainers vary is known in advance.
     explainers = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.quality_level)}
     sample = replace(
         context,
         plan=replace(plan, explainers=explainers),
-        instances=context.instances.take(rows),
-        rows=context.rows.take(rows),
+        instances=context.instances.take(positions),
+        rows=context.rows.take(positions),
         ledger=Ledger(),
     )
-    return sample, rows
+    return sample, positions

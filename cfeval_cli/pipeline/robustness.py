@@ -34,7 +34,7 @@ class Repetition:
     """A sample of the instances, explained a second time with another explainer seed."""
 
     instances: Split
-    rows: Ints  # their positions among all instances
+    positions: Ints  # their positions among all instances
     evaluated: EvaluatedExplanations
 
 
@@ -52,7 +52,7 @@ def assess_robustness(
 ) -> Robustness:
     """Evaluate the repeated explanations, compute the best and worst possible scores, and reparametrise the model."""
     repetition = None if repeated is None else evaluate_repetition(context, evaluated.truth, repeated)
-    context.answer_cache.clear()
+    context.evaluation_cache.clear()
     bounds = None
     if context.plan.settings.bounds:
         with progress.track_stage("bounds") as advance:
@@ -71,9 +71,9 @@ def evaluate_repetition(context: RunContext, truth: Mapping[str, Floats], repeat
     edits = {
         name: search_explained_instances(sample, features, name, lambda _: None) for name, features in selected.items()
     }
-    sample_truth = {name: importance[repeated.rows] for name, importance in truth.items()}
+    sample_truth = {name: importance[repeated.positions] for name, importance in truth.items()}
     scores, _ = compute_scores(sample, sample_truth, repeated.explanations, selected, edits)
     context.scratch.release()
     context.ledger.add(LedgerKey("explainer_stability"), sample.ledger)
     evaluated = EvaluatedExplanations(sample_truth, repeated.explanations, selected, edits, scores)
-    return Repetition(sample.instances, repeated.rows, evaluated)
+    return Repetition(sample.instances, repeated.positions, evaluated)

@@ -13,8 +13,8 @@ from cfeval_cli.core import (
     NO_FEATURE,
     AbsentScore,
     Access,
-    AnswerCache,
     Bools,
+    EvaluationCache,
     Explainer,
     ExplainerResult,
     Explanation,
@@ -51,7 +51,7 @@ def compute_scores(
     arrays, builders = ScratchArrays[tuple[ScoreKey, str]](context.scratch, size), dict[ScoreKey, _ScoreBuilder]()
     for slab in iterate_slabs(size):
         if slab.start:
-            context.answer_cache.clear()  # no metric needs answers for the instances of an earlier slab
+            context.evaluation_cache.clear()  # no metric needs answers for the instances of an earlier slab
         inputs = {
             name: _create_slab_input(context, name, selection, slab, truth, explanations[name], edits[name])
             for name, selection in selections.items()
@@ -118,7 +118,7 @@ def _create_slab_input(
         {level: counterfactuals.take(span) for level, counterfactuals in edits.items()},
         {definition: importance[slab][rows] for definition, importance in truth.items()},
         explanation.take(rows) if plan.explainers[name].output == "scores" else None,
-        context.answer_cache,
+        context.evaluation_cache,
     )
     return replace(inputs, total=len(context.instances))
 
@@ -205,12 +205,12 @@ def create_metric_input(
     edits: Edits,
     truth: Mapping[str, Floats],
     explanation: Explanation | None = None,
-    answer_cache: AnswerCache | None = None,
+    evaluation_cache: EvaluationCache | None = None,
 ) -> MetricInput:
     """Return the metrics' input for some instances that one explainer explained.
 
     `truth` is that of these instances, and `explanation` has all features in order, unless the explainer returns
-    sets. Inputs for the same instances share an `answer_cache`.
+    sets. Inputs for the same instances share an `evaluation_cache`.
     """
     return MetricInput(
         rows.ids,
@@ -227,7 +227,7 @@ def create_metric_input(
         removals=context.removals,
         truth=truth,
         explanation=explanation,
-        memory=answer_cache or AnswerCache(),
+        memory=evaluation_cache or EvaluationCache(),
     )
 
 

@@ -85,7 +85,7 @@ def check_counterfactuals(job: SearchJob, joined: JoinedResults, tolerance: floa
     These evaluations are not part of any component's cost.
     """
     counterfactuals = Counterfactuals(**joined.arrays)
-    origins = (joined.cached_rows, joined.worker_rows)
+    origins = (joined.cached_positions, joined.worker_positions)
     for verified in draw_verified_instances(job.seed, job.component, job.component, job.rows.ids, *origins):
         rows, edits = job.rows.take(verified.positions), counterfactuals.take(verified.positions)
         client = Ledger().open_client(job.model, job.access, job.ledger_key, padded=job.dataset.padded)

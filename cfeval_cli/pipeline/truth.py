@@ -93,7 +93,7 @@ def _compute_chunk(job: TruthJob, positions: Ints) -> list[UnitResult]:
 
 def _check_values(context: RunContext, job: TruthJob, name: str, joined: JoinedResults) -> None:
     """Compute a few values from the cache and from worker processes again; Failure if one differs."""
-    seed, origins = context.plan.settings.seed, (joined.cached_rows, joined.worker_rows)
+    seed, origins = context.plan.settings.seed, (joined.cached_positions, joined.worker_positions)
     for verified in draw_verified_instances(seed, name, name, job.rows.ids, *origins):
         first = joined.arrays["importance"][verified.positions]
         second = _compute_chunk(job, verified.positions)[0].arrays["importance"]

@@ -152,13 +152,13 @@ class PairedMeans:
             result[i] = bool((np.quantile(gaps, level, axis=0) > -margin + _ROUNDING).all()) if is_other.any() else True
         return result
 
-    def require_to_separate(self, first: int, second: int) -> int | None:
-        """Return how many instances would show this difference with a power of 80 %; None if there is none."""
+    def compute_size_to_separate(self, first: int, second: int) -> int | None:
+        """Return the number of instances that show this difference with a power of 80 %; None if there is none."""
         difference, error = abs(self.differences[first, second]), self.standard_errors[first, second]
-        return None if difference == 0 else self._scale(error, difference, SIGNIFICANCE_LEVEL / 2)
+        return None if difference == 0 else self._scale_size(error, difference, SIGNIFICANCE_LEVEL / 2)
 
-    def require_for_non_inferiority(self, explainer: int, margin: float) -> int | None:
-        """Return how many instances would show non-inferiority to every other explainer with a power of 80 %.
+    def compute_size_for_non_inferiority(self, explainer: int, margin: float) -> int | None:
+        """Return the number of instances that show non-inferiority to all others with a power of 80 %.
 
         None if a difference of the sample exceeds the margin.
         """
@@ -168,10 +168,10 @@ class PairedMeans:
                 distance = margin + self.differences[explainer, other]
                 if distance <= _ROUNDING:
                     return None
-                sizes.append(self._scale(self.standard_errors[explainer, other], distance, SIGNIFICANCE_LEVEL))
+                sizes.append(self._scale_size(self.standard_errors[explainer, other], distance, SIGNIFICANCE_LEVEL))
         return max(sizes, default=self.n_instances)
 
-    def _scale(self, error: float, distance: float, tail: float) -> int:
+    def _scale_size(self, error: float, distance: float, tail: float) -> int:
         """Return the number of instances for which a normal test with this tail has the power at this distance."""
         from scipy.special import ndtri
 

@@ -20,17 +20,17 @@ def find_common_instances(scores: Scores, summary: pd.DataFrame) -> dict[ScoreKe
     graded = set(summary.loc[summary["quality_level"].notna(), "explainer"])
     common: dict[ScoreKey, Bools] = {}
     for metric in dict.fromkeys(metric for metric, _ in scores.series):  # one at a time: memory stays bounded
-        of_metric = {key: series for key, series in scores.series.items() if key[0] == metric}
-        compared = [
+        metric_series = {key: series for key, series in scores.series.items() if key[0] == metric}
+        compared_series = [
             series
-            for (_, explainer), series in of_metric.items()
+            for (_, explainer), series in metric_series.items()
             if explainer not in graded and series.denominator.sum() != 0
         ]
         n_covering = np.zeros(scores.n_instances, dtype=np.int32)
-        for series in compared:
+        for series in compared_series:
             n_covering[series.positions] += 1
-        for key, series in of_metric.items():
-            is_common = n_covering[series.positions] == len(compared)
+        for key, series in metric_series.items():
+            is_common = n_covering[series.positions] == len(compared_series)
             if key[1] not in graded and not is_common.all():
                 common[key] = is_common
         scores.scratch.release()

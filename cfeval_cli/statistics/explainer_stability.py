@@ -36,7 +36,7 @@ _KEYS = ["metric", "variant", "explainer"]
 class RepeatedExplanations:
     """Explanations of some instances with a second explainer seed, and their scores."""
 
-    rows: Ints  # positions of the instances among all
+    positions: Ints  # of the instances among all
     explanations: Mapping[str, ExplainerResult]
     scores: Scores
 
@@ -50,44 +50,52 @@ class RepeatedExplanations:
     ) -> dict[str, pd.DataFrame]:
         """Return the tables of the run folder by name, given the first explanations and scores of all instances."""
         return {
-            "explainer_stability": compare_explanations(first, self.explanations, self.rows, k, bootstrap.confidence),
+            "explainer_stability": compare_explanations(
+                first, self.explanations, self.positions, k, bootstrap.confidence
+            ),
             "explainer_stability_metrics": compare_values(
-                scores.select_frame(self.rows), self.scores.to_frame(), summary, bootstrap.min_instances
+                scores.select_frame(self.positions), self.scores.to_frame(), summary, bootstrap.min_instances
             ),
         }
 
 
 def compare_explanations(
-    first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], rows: Ints, k: int, confidence: float
+    first: Mapping[str, ExplainerResult],
+    second: Mapping[str, ExplainerResult],
+    positions: Ints,
+    k: int,
+    confidence: float,
 ) -> pd.DataFrame:
     """Return explainer_stability.csv: how often both explanations of an instance select the same k features.
 
-    `rows` are the positions, among the instances of the first explanations, of those that were explained again.
+    `positions` are those of the instances with a second explanation among the first explanations.
     """
     lines = []
     for name, repeated in second.items():
-        pair = _select_pair(first[name], repeated, rows)
-        lines.append({"explainer": name, "n_requested": len(rows), **_compare_pair(*pair, k, confidence)})
+        pair = _select_pair(first[name], repeated, positions)
+        lines.append({"explainer": name, "n_requested": len(positions), **_compare_pair(*pair, k, confidence)})
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
 def compute_mean_overlap(
-    first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], rows: Ints, k: int
+    first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], positions: Ints, k: int
 ) -> dict[str, float]:
     """Return the mean share of the k features that both explanations of an instance select, where one selects any."""
     overlap = {}
     for name, repeated in second.items():
-        pair = _select_pair(first[name], repeated, rows)
+        pair = _select_pair(first[name], repeated, positions)
         n_common, larger_size, _ = compare_feature_sets(*(explanation.top_k(k) for explanation in pair))
         if (larger_size > 0).any():
             overlap[name] = float((n_common[larger_size > 0] / larger_size[larger_size > 0]).mean())
     return overlap
 
 
-def _select_pair(original: ExplainerResult, repeated: ExplainerResult, rows: Ints) -> tuple[Explanation, Explanation]:
+def _select_pair(
+    original: ExplainerResult, repeated: ExplainerResult, positions: Ints
+) -> tuple[Explanation, Explanation]:
     """Return both explanations of the instances that were explained with either seed."""
-    failed = np.isin(rows, list(original.failures)) | np.isin(np.arange(len(rows)), list(repeated.failures))
-    return original.explanation.take(rows[~failed]), repeated.explanation.take(np.flatnonzero(~failed))
+    failed = np.isin(positions, list(original.failures)) | np.isin(np.arange(len(positions)), list(repeated.failures))
+    return original.explanation.take(positions[~failed]), repeated.explanation.take(np.flatnonzero(~failed))
 
 
 def _compare_pair(first: Explanation, second: Explanation, k: int, confidence: float) -> dict[str, Any]:

@@ -232,17 +232,17 @@ def answer_question(
     answer = Answer(truth, "", size, n_without_mass, ordered, groups=_score_groups(sample, recall, confidence, seed))
     if not names:
         return replace(answer, reason="every explainer is a control")
-    compared = paired.select([names.index(name) for name in ranking])
-    may_be_best = compared.find_confidence_set() if has_interval else np.ones(len(ranking), dtype=bool)
+    ranked_means = paired.select([names.index(name) for name in ranking])
+    may_be_best = ranked_means.find_confidence_set() if has_interval else np.ones(len(ranking), dtype=bool)
     confidence_set = [name for name, is_member in zip(ranking, may_be_best, strict=True) if is_member]
     # The observed best is always named: it cannot be the one that is most clearly below another.
     return replace(
         answer,
         confidence_set=confidence_set,
-        n_to_separate=compared.require_to_separate(0, 1) if len(confidence_set) > 1 else None,
-        alternative=_find_alternative(ranking, compared, facts, margin) if has_interval else None,
-        differences=_list_differences(ranking, compared, confidence) if has_interval else (),
-        smallest_p=1 / (1 + len(compared.resampled)) if has_interval else None,
+        n_to_separate=ranked_means.compute_size_to_separate(0, 1) if len(confidence_set) > 1 else None,
+        alternative=_find_alternative(ranking, ranked_means, facts, margin) if has_interval else None,
+        differences=_list_differences(ranking, ranked_means, confidence) if has_interval else (),
+        smallest_p=1 / (1 + len(ranked_means.resampled)) if has_interval else None,
     )
 
 
@@ -260,7 +260,7 @@ def _get_rank_key(score: ReferenceScore, facts: ExplainerFacts, k: int) -> tuple
 
 
 def _find_alternative(
-    ranking: Sequence[str], compared: PairedMeans, facts: Mapping[str, ExplainerFacts], margin: float
+    ranking: Sequence[str], ranked_means: PairedMeans, facts: Mapping[str, ExplainerFacts], margin: float
 ) -> Alternative | None:
     """Return the cheapest non-inferior explainer; if there is none, the one that the fewest instances would show."""
     best = facts[ranking[0]].evaluations
@@ -270,23 +270,23 @@ def _find_alternative(
     cheaper = [
         i for i, name in enumerate(ranking) if shares.get(name, 1.0) <= MAX_COST_SHARE and not facts[name].is_unstable
     ]
-    is_non_inferior = compared.find_non_inferior(margin)
-    if proven := [i for i in cheaper if is_non_inferior[i]]:
-        name = min((ranking[i] for i in proven), key=lambda name: shares[name])
+    is_non_inferior = ranked_means.find_non_inferior(margin)
+    if non_inferior := [i for i in cheaper if is_non_inferior[i]]:
+        name = min((ranking[i] for i in non_inferior), key=lambda name: shares[name])
         return Alternative(name, shares[name], is_non_inferior=True)
-    required = {ranking[i]: size for i in cheaper if (size := compared.require_for_non_inferiority(i, margin))}
+    required = {ranking[i]: size for i in cheaper if (size := ranked_means.compute_size_for_non_inferiority(i, margin))}
     if not required:
         return None
     name = min(required, key=lambda name: required[name])
     return Alternative(name, shares[name], is_non_inferior=False, n_required=required[name])
 
 
-def _list_differences(ranking: Sequence[str], compared: PairedMeans, confidence: float) -> list[Difference]:
+def _list_differences(ranking: Sequence[str], ranked_means: PairedMeans, confidence: float) -> list[Difference]:
     """Return the difference of each pair, the better explainer first."""
-    half_width, p = compared.compare_pairs(confidence)
+    half_width, p = ranked_means.compare_pairs(confidence)
     return [
         Difference(
-            ranking[i], ranking[j], difference := float(compared.differences[i, j]),
+            ranking[i], ranking[j], difference := float(ranked_means.differences[i, j]),
             difference - float(half_width[i, j]), difference + float(half_width[i, j]), float(p[i, j]),
         )
         for i in range(len(ranking))

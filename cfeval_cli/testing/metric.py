@@ -14,8 +14,8 @@ from cfeval_cli.core import (
     NO_FEATURE,
     AbsentScore,
     Access,
-    AnswerCache,
     CircularRelation,
+    EvaluationCache,
     Explanation,
     FittedRemoval,
     Floats,
@@ -134,7 +134,7 @@ def _take(inputs: MetricInput, order: Ints) -> MetricInput:
         features=inputs.features[order], complete=inputs.complete[order],
         counterfactuals={level: edits.take(order) for level, edits in inputs.counterfactuals.items()},
         truth={name: values[order] for name, values in inputs.truth.items()},
-        explanation=None if inputs.explanation is None else inputs.explanation.take(order), memory=AnswerCache(),
+        explanation=None if inputs.explanation is None else inputs.explanation.take(order), memory=EvaluationCache(),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core.evaluation_cache import AnswerCache, encode_rows, evaluate_unique_rows, make_set_keys
+from cfeval_cli.core.evaluation_cache import EvaluationCache, encode_rows, evaluate_unique_rows, make_set_keys
 
 
 @given(st.integers(1, 80), st.integers(0, 999), st.booleans())
@@ -21,7 +21,7 @@ def test_keys_are_equal_for_equal_sets_and_instances_only(width, seed, has_ids):
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=9), min_size=1, max_size=6), st.booleans())
 def test_values_are_correct_and_computed_once(rounds, has_two_columns):
-    memory, computed_keys = AnswerCache(), []
+    memory, computed_keys = EvaluationCache(), []
     for requested_keys in rounds:
         keys = np.array(requested_keys, dtype=np.int64)
 
@@ -43,7 +43,7 @@ def test_values_are_correct_and_computed_once(rounds, has_two_columns):
 
 
 def test_values_are_cached_by_name():
-    memory = AnswerCache()
+    memory = EvaluationCache()
     keys = np.array([3, 1])
     assert memory.get_or_compute("a", keys, lambda new: keys[new] + 0.0).tolist() == [3.0, 1.0]
     assert memory.get_or_compute("b", keys, lambda new: keys[new] + 10.0).tolist() == [13.0, 11.0]

@@ -210,8 +210,10 @@ def test_joined_results_do_not_depend_on_executor_and_cache(tmp_path, monkeypatc
     run(replace(work(), inputs=(IDS[20:32], INPUTS[20:32]), compute=later), cache=cache)
     mixed, warm = run(work(), WORKERS, cache), run(work(), cache=cache)
     assert are_equal(mixed, plain) and are_equal(warm, plain)
-    assert mixed.cached_rows.tolist() == list(range(20, 32)) and not set(mixed.cached_rows) & set(mixed.worker_rows)
-    assert len(warm.cached_rows) == SIZE and len(warm.worker_rows) == 0
+    assert mixed.cached_positions.tolist() == list(range(20, 32)) and not set(mixed.cached_positions) & set(
+        mixed.worker_positions
+    )
+    assert len(warm.cached_positions) == SIZE and len(warm.worker_positions) == 0
 
 
 def later(shared, positions):
@@ -232,7 +234,7 @@ def test_failures_are_reported_and_not_cached(tmp_path):
     outcome = run(work({8: "cannot"}), cache=cache)
     assert outcome.failures == {8: "cannot"}
     repetition = run(work(), cache=cache)
-    assert repetition.failures == {} and np.setdiff1d(np.arange(SIZE), repetition.cached_rows).tolist() == [
+    assert repetition.failures == {} and np.setdiff1d(np.arange(SIZE), repetition.cached_positions).tolist() == [
         8,
         9,
         10,
@@ -245,7 +247,7 @@ def test_failures_are_reported_and_not_cached(tmp_path):
 def test_without_a_section_nothing_is_cached(tmp_path):
     cache = Disk(str(tmp_path))
     for _ in range(2):
-        assert len(run(work(section=Section(None, "label")), cache=cache).cached_rows) == 0
+        assert len(run(work(section=Section(None, "label")), cache=cache).cached_positions) == 0
     assert cache.list_sections() == []
 
 
@@ -257,7 +259,7 @@ def test_invalid_cache_entries_are_computed_again(tmp_path):
     keys = work().compute_keys(range(4))
     cache.put(SECTION, dict(zip(keys, odd, strict=True)))
     repetition = run(work(), cache=cache)
-    assert are_equal(repetition, plain) and repetition.cached_rows.tolist() == list(range(16, SIZE))
+    assert are_equal(repetition, plain) and repetition.cached_positions.tolist() == list(range(16, SIZE))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +292,7 @@ def test_results_before_an_interruption_are_cached_in_few_writes(tmp_path, monke
         with pytest.raises(Interruption):
             run(replace(work(), compute=broken), cache=cache)
         assert [n_entries for n_entries in outputs if n_entries] == requested_columns
-        assert run(work(), cache=cache).cached_rows.tolist() == list(range(36))
+        assert run(work(), cache=cache).cached_positions.tolist() == list(range(36))
         outputs.clear()
 
 
@@ -314,4 +316,4 @@ def test_computations_leave_the_current_folder_unchanged(executor, tmp_path):
     before = Path.cwd()
     outcome = run(ChunkedComputation("name", str(tmp_path), change_folder, (IDS,), SECTION, unit_size=4), executor)
     assert outcome.arrays["a"].tolist() == list(range(SIZE)) and Path.cwd() == before
-    assert 0 not in outcome.worker_rows and (len(outcome.worker_rows) > 0) == (executor is WORKERS)
+    assert 0 not in outcome.worker_positions and (len(outcome.worker_positions) > 0) == (executor is WORKERS)

@@ -94,7 +94,7 @@ def test_moved_embeddings_are_cached(search, tmp_path):
     first, second = (run(job(search, Access.GRADIENT), cache=cache) for _ in range(2))
     check_equal(edits(first), edits(second))
     assert first.cost.n_evaluations == second.cost.n_evaluations and edits(first).vectors is not None
-    assert len(first.cached_rows) == 0 and len(second.cached_rows) == 70
+    assert len(first.cached_positions) == 0 and len(second.cached_positions) == 70
 
 
 def test_chunks_may_differ_in_number_type_but_not_in_fields():

@@ -93,7 +93,7 @@ def test_identical_scores_are_all_in_the_confidence_set():
     paired = PairedMeans.compute(scores, 0)
     half_width, p = paired.compare_pairs(0.95)
     assert paired.find_confidence_set().all() and (p == 1).all() and (half_width == 0).all()
-    assert paired.require_to_separate(0, 1) is None and paired.find_non_inferior(0.05).all()
+    assert paired.compute_size_to_separate(0, 1) is None and paired.find_non_inferior(0.05).all()
 
 
 def test_difference_without_error_is_conclusive():
@@ -130,7 +130,7 @@ def test_required_sample_size_has_the_stated_power():
     """With the required number of instances, four of five samples show the difference."""
     rng = np.random.default_rng(0)
     pilot = draw_scores(0, size=20_000, probabilities=(0.7, 0.6))
-    needed = PairedMeans.compute(pilot[:2000], 0).require_to_separate(0, 1)
+    needed = PairedMeans.compute(pilot[:2000], 0).compute_size_to_separate(0, 1)
     differences = pilot[:, 0] - pilot[:, 1]
     drawn = rng.choice(differences, (4000, needed))
     t = drawn.mean(axis=1) / (drawn.std(axis=1, ddof=1) / np.sqrt(needed))
@@ -139,12 +139,12 @@ def test_required_sample_size_has_the_stated_power():
 
 def test_required_sample_size_for_non_inferiority_has_the_stated_power():
     pilot = draw_scores(1, size=20_000, probabilities=(0.7, 0.7))
-    needed = PairedMeans.compute(pilot[:2000], 0).require_for_non_inferiority(1, 0.05)
+    needed = PairedMeans.compute(pilot[:2000], 0).compute_size_for_non_inferiority(1, 0.05)
     difference = pilot[:2000, 1].mean() - pilot[:2000, 0].mean()
     error = (pilot[:2000, 1] - pilot[:2000, 0]).std()
     power = norm.cdf((0.05 + difference) / (error / np.sqrt(needed)) - norm.ppf(0.95))
     assert power == pytest.approx(0.8, abs=0.02)
-    assert PairedMeans.compute(draw_scores(1, 100, (0.9, 0.3)), 0).require_for_non_inferiority(1, 0.05) is None
+    assert PairedMeans.compute(draw_scores(1, 100, (0.9, 0.3)), 0).compute_size_for_non_inferiority(1, 0.05) is None
 
 
 @pytest.mark.slow
