@@ -316,7 +316,7 @@ def compare_digests(old: pd.DataFrame, folder: Path, mapping: Mapping) -> tuple[
         table = read_table(folder / file)
         new_keys = mapping.get_new_keys(str(name))
         groups = [key for key in KEYS[file] if key not in {*NUMBERED, *new_keys}] or [""]
-        digests: dict[str, pd.DataFrame] = {}  # of the rows that an old column stands for
+        digests: dict[str, pd.DataFrame] = {}  # of the rows that replace an old column
         for row in rows.itertuples():
             target = mapping.get_target(str(name), str(row.column))
             if target is None:

@@ -201,7 +201,7 @@ def compare_discrete_search(sizes):
         n = len(features)
         models = {"": context.model}
         if name == "adults":  # sentences share their table and have padding
-            models[", the loop asks a torch module"] = plain.TorchModel(context.model)
+            models[", the loop evaluates a torch module"] = plain.TorchModel(context.model)
         for model_note, model in models.items():
             loop_problem = replace(problem, model=model)
             duel = SpeedComparison.run(

@@ -169,7 +169,7 @@ def compute_shap_values(problem, kernel, background):
 
 
 def explain_by_anchor(problem, shift=0):
-    """Explain by Anchor; `shift` gives other random numbers."""
+    """Explain by Anchor; `shift` selects other random numbers."""
     dataset, text = problem.dataset, problem.dataset.kind == "text"
     classes = list(dataset.classes)
     if text:

@@ -1,4 +1,4 @@
-"""Small random problems: tables of codes and white boxes whose arithmetic is exact, so that ties are real ties."""
+"""Small random problems: tables of codes and white boxes with exact arithmetic, so that ties are real ties."""
 
 from __future__ import annotations
 

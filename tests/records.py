@@ -8,7 +8,7 @@ from cfeval_cli.results.record import MetricEntry, RunRecord
 
 
 def make_metric(title: str, **entries: Any) -> MetricEntry:
-    """Return what run.json says of a metric: of a counterfactual metric that should be high, unless it is given."""
+    """Return the entry of a metric in run.json, by default of a counterfactual metric with higher values better."""
     defaults = {"better": "higher", "role": "judged", "block": "counterfactual", "details": ["{variant}"]}
     return MetricEntry.model_validate({"title": title, **defaults, **entries})
 

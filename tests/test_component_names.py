@@ -86,7 +86,7 @@ def components():
 
 @cache
 def occurrences():
-    """The names and the modules outside the components' own in which a text is equal to one of them."""
+    """Return the component names that modules of other packages contain as a text, with these modules."""
     modules, scores = components()
     names = set()
     for module, path in MODULES.items():

@@ -86,7 +86,7 @@ def is_property(node):
 
 
 def is_verb_phrase(name):
-    """Return whether the name of a function says what it does."""
+    """Return whether the name of a function begins with a verb."""
     if name.startswith("__") or name in DECLARATIONS or name.endswith(NOUN_ENDINGS):
         return True
     return name.strip("_").split("_")[0] in VERBS | PREDICATES | OTHER_BEGINNINGS

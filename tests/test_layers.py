@@ -1,4 +1,4 @@
-"""Who may import whom, and where the tests of a module are."""
+"""Allowed imports between packages, and the place of the tests of each module."""
 
 import ast
 import importlib

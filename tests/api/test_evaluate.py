@@ -145,7 +145,7 @@ def test_explainers_and_metrics_may_be_objects(frames, working_directory, capsys
         predict_proba, *frames, label="paid", explainers=["omission", LastFeature()], metrics=[Changed(), "recall"],
         n_explain=10, settings=QUICK,
     )  # fmt: skip
-    assert "explain" not in capsys.readouterr().err  # nothing is shown unless it is asked for
+    assert "explain" not in capsys.readouterr().err  # nothing is shown by default
     assert set(run.metrics["explainer"]) == {"omission", "last_feature"}
     assert {"changed", "recall"} <= set(run.metrics["metric"])
     assert run.metrics.loc[run.metrics["metric"] == "changed", "value"].eq(1).all()

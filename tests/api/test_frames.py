@@ -44,7 +44,7 @@ def test_model_gets_the_original_values_of_every_type(tmp_path):
     expected = table.drop(columns=["paid", "id"])
     for part in (dataset.train, dataset.validation, dataset.test):
         pd.testing.assert_frame_equal(source.build_frame(part.codes), expected.iloc[part.ids].reset_index(drop=True))
-    restored = pickle.loads(pickle.dumps(source))  # as workers are given it
+    restored = pickle.loads(pickle.dumps(source))  # as it is sent to workers
     pd.testing.assert_frame_equal(restored.build_frame(dataset.test.codes), source.build_frame(dataset.test.codes))
     np.testing.assert_array_equal(restored.predict_raw(dataset.test.codes), source.predict_raw(dataset.test.codes))
 

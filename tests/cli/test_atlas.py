@@ -77,7 +77,7 @@ def test_small_atlas_with_settings_of_the_user(monkeypatch, runs, tmp_path):
     assert "n_explain=50" in runs[0] and "redo=true" in runs[0]
     with pytest.raises(Failure):
         call_atlas("--into", tmp_path, "executor=local", "experiment=atlas_tree", "dataset=pima")
-    assert not [word for word in runs[-1] if "launcher" in word]  # who chose an executor has the work done by it
+    assert not [word for word in runs[-1] if "launcher" in word]  # a chosen executor does the work
 
 
 @pytest.mark.parametrize(

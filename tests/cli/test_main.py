@@ -89,7 +89,7 @@ LITTLE = (*SMALL_CONFIG, "bounds=0", "resamples=0", "explainer_stability=0", "re
 
 
 def get_single_message(done):
-    """All that a failing command says, log lines of the stages left aside."""
+    """Return the message of a failing command, without the log lines of the stages."""
     lines = [line for line in done.stderr.splitlines() if line[:2].isdigit() is False]
     assert lines and lines[0].startswith("cfeval: ")
     assert "Traceback" not in done.stderr and not done.stdout

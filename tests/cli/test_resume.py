@@ -64,7 +64,7 @@ def test_other_overrides_must_be_repeated_by_the_user(override):
 
 
 def test_no_packaged_setting_of_a_file_is_accepted():
-    """A new setting whose name says that it is a file, a folder or an address is not accepted unnoticed."""
+    """A new setting with the name of a file, a folder or an address must be classified in this test."""
     name = re.compile(r"path|file|folder|dir$|url|address|scheduler|module|trusted|depends")
     for group in compose.list_packaged_groups():
         for key in compose.get_packaged_defaults(group):
@@ -308,7 +308,7 @@ def test_compiled_model_named_by_a_folder_is_not_loaded(tmp_path, monkeypatch, s
 
 
 def test_folder_cannot_choose_a_config_of_the_user(tmp_path, monkeypatch):
-    """./conf is found without being named, so that a folder could have a class made that lies on the path."""
+    """./conf is read without being named, so a folder could instantiate any class on the path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "conf" / "dataset").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A client permits the declared access, counts evaluations and gives equal results for all abilities of models."""
+"""A client permits the declared access, counts evaluations and returns equal results for all abilities of models."""
 
 import numpy as np
 import pytest

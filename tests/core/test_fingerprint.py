@@ -120,7 +120,7 @@ def test_user_classes_need_a_fingerprint_method():
     assert (
         identity.hash_component(ComponentWithFingerprint(ComponentWithoutFingerprint())) is None
     )  # its attribute has no fingerprint
-    assert identity.hash_component(ComponentWithFingerprint(None)) is None  # no fingerprint is given
+    assert identity.hash_component(ComponentWithFingerprint(None)) is None  # without a fingerprint
     assert identity.hash_component(ComponentWithFailingFingerprint()) is None
     fingerprints = [identity.hash_component(ComponentWithFingerprint(value)) for value in ("", "v1", "v2")]
     assert None not in fingerprints and len(set(fingerprints)) == 3

@@ -29,7 +29,7 @@ def test_results_with_the_papers_definitions_equal_the_reference(name, data, set
     folder = make_run(request.getfixturevalue(data), *PAPER, *COMMON_SETTINGS, *settings)
     for table in ("metrics", "correlations", "differences", "bounds"):
         reference, table_now = pd.read_csv(BEFORE / name / f"{table}.csv"), pd.read_csv(folder / f"{table}.csv")
-        if table == "bounds":  # whose shares by truth are rows of another table now
+        if table == "bounds":  # its shares by truth are rows of another table now
             shares = pd.read_csv(folder / "bounds_truth.csv").pivot(
                 index=["metric", "variant"], columns="truth", values="share"
             )

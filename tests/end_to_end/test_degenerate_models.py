@@ -1,4 +1,4 @@
-"""Models and data of which nothing can be told: an answer that says why, or one message."""
+"""Models and data without a meaningful result: an answer with the reason, or one message."""
 
 import json
 

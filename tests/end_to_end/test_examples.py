@@ -1,4 +1,4 @@
-"""Every example does what it says, in a folder that has nothing else."""
+"""Every example runs as described, in an empty folder."""
 
 import json
 import re

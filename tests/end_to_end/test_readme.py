@@ -57,7 +57,7 @@ def test_every_shown_make_target_exists():
 
 
 def read_block(words):
-    """The first command of the block of README that begins so, and what is said to be printed."""
+    """Return the first command of the README block with this beginning, and its documented output."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
     (place,) = (i for i, (kind, body) in enumerate(blocks) if kind == "sh" and body.startswith(words))
     assert blocks[place + 1][0] == ""

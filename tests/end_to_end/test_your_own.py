@@ -32,7 +32,7 @@ FAST_SETTINGS = [
     "n_jobs=1",
     *FEWER_INSTANCES,
 ]
-# so that models of others are asked less
+# so that models are evaluated less
 FAST_SETTINGS += [
     "metric=[comprehensiveness,validity,c,recall]",
     "truth.shapley.budget=200",
@@ -51,7 +51,7 @@ def few_adults(adults, tmp_path_factory, monkeypatch):
 
 
 def follow(page, place, monkeypatch, options=()):
-    """Write the files of a page and do what its commands do, in order and in this process; gives each run's folder."""
+    """Write the files of a page, run its commands in order in this process, and return the folder of each run."""
     text = (DOCS / f"{page}.md").read_text()
     for name, body in re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)```", text, re.S):
         (place / name).write_text(body)
@@ -116,7 +116,7 @@ def test_the_page_on_models(few_adults, tmp_path, monkeypatch):
     joined = onnx[2].merge(skops[2], on=["metric", "variant", "explainer"])
     assert len(joined) == len(onnx[2])
     assert joined["value_x"].to_numpy() == pytest.approx(joined["value_y"].to_numpy(), abs=1e-4, nan_ok=True)
-    # what the file of a function says
+    # code of the file of a function
     spec = (tmp_path / "score.py").read_text()
     scope = {}
     exec(compile(spec, "score.py", "exec"), scope)

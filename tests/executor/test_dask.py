@@ -1,4 +1,4 @@
-"""A cluster gives the results of one process; what it cannot do is refused, and each failure is one message."""
+"""A cluster returns the results of one process; unsupported work is refused, and each failure is one message."""
 
 import csv
 import json

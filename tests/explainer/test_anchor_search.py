@@ -1,4 +1,4 @@
-"""The search for anchors gives the rules of its authors' package, anchor-exp, on the same samples."""
+"""The search for anchors returns the rules of the package anchor-exp on the same samples."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""gradient_input gives captum's values from zero, and from other baselines the same gradient times the way."""
+"""gradient_input equals captum from zero, and from other baselines the same gradient times the difference."""
 
 import numpy as np
 import pytest

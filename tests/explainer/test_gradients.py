@@ -15,7 +15,7 @@ BOTH = [GradientInput, IntegratedGradients]
 
 
 class Bent(Probabilistic, HasGradient):
-    """Three classes, two layers: embeddings, then probabilities that no sum of effects gives."""
+    """Three classes, two layers: embeddings, then probabilities that are not a sum of effects."""
 
     def __init__(self, dataset, seed=0, dim=3):
         rng = np.random.default_rng(seed)
@@ -47,7 +47,7 @@ def bent(dataset, rows=6):
 
 
 def against_the_others(model, label):
-    """The logit of a class less the mean of the others', for captum; softmax gives logits up to a constant."""
+    """The logit of a class minus the mean of the others, for captum; softmax determines logits up to a constant."""
 
     def forward(vectors):
         logits = model.inner(vectors)

@@ -1,4 +1,4 @@
-"""integrated_gradients gives captum's values, and on the white box the truth signed or shapley."""
+"""integrated_gradients equals captum, and on the white box the truth signed or shapley."""
 
 import numpy as np
 import pytest

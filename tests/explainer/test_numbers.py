@@ -93,7 +93,7 @@ def test_lime_gives_the_packages_coefficients(seed, missing):
 
 
 def test_a_bin_of_one_number_gives_that_number():
-    """Where the lowest quarter is one number, the package gives about 0 for it."""
+    """If the lowest quarter is one number, the package returns about 0 for it."""
     dataset = make_mixed(0, categories=0, numbers=1, n=60)
     codes = dataset.train.codes
     codes[:30] = 2

@@ -78,7 +78,7 @@ def batch(seed=3):
 
 
 def from_strings(texts):
-    """The model as a package sees it that knows only strings."""
+    """The model for a package that reads only strings."""
     codes = np.full((len(texts), 8), ABSENT, dtype=np.int32)
     for i, text in enumerate(texts):
         tokens = text.split()
@@ -98,7 +98,7 @@ def test_repeated_words_are_separate_features(explainer):
 
 @pytest.mark.parametrize("explainer", ALL, ids=str)
 def test_removed_words_do_not_shift_the_others(explainer):
-    """Every row that an explainer asks about has a word or the mask at each token, and padding where padding was."""
+    """Every row that an explainer evaluates has a word or the mask at each token, and the original padding."""
     received_codes = []
 
     class RowRecordingModel(LinearModel):

@@ -1,4 +1,4 @@
-"""shap gives the package's values for the same background and seed, in all of its ways."""
+"""shap returns the values of the package for the same background and seed, with every algorithm."""
 
 import warnings
 from itertools import combinations
@@ -192,7 +192,7 @@ def test_tree_equals_the_package_and_auto_uses_it_if_values_sum_to_the_probabili
         expected = Shap("permutation", 40).fit(dataset, open_client(model, Access.PROBABILITY))(batch)
         assert auto == pytest.approx(
             densify(expected, dataset.n_features), abs=1e-12
-        )  # the package knows no categories
+        )  # the package does not support categories
         with pytest.raises(UserError, match=r"explainer\.shap\.algorithm=tree.*algorithm=auto"):
             Shap("tree", 40).fit(dataset, open_client(model))
         return

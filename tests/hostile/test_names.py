@@ -102,7 +102,7 @@ def check(name):
     # HTML: the same elements as with a plain name, and the same text
     page, other = PageParser(html_with_notes(table)), plain()[0]
     assert page.tags == other.tags and [escaped_name if text == "name" else text for text in other.texts] == page.texts
-    # Markdown: as a parser of CommonMark with tables sees it
+    # Markdown: as parsed by a CommonMark parser with tables
     page, other = PageParser(MARKDOWN.render(markdown.render_markdown(table))), plain()[1]
     assert page.tags == other.tags
     normalised = " ".join(escaped_name.split())

@@ -261,7 +261,7 @@ class Run:
         return free if moves == "any" else [v for v in free if missing not in (v, code)]
 
     def make_removal(self, variant):
-        """Return the function that gives replacements of features; None if the folder lacks what it needs."""
+        """Return the function that returns replacements of features; None if the folder lacks its inputs."""
         facts = self.record["removals"][variant]
         if facts["name"] in self.record["removals_absent"]:
             return None
@@ -714,7 +714,7 @@ def can_flip(run, i, features):
 
 
 def count_edits_to_flip(run, i, features):
-    """Count the greedy edits to a flip: each gives the next feature the value with the lowest p(ŷ)."""
+    """Count the greedy edits to a flip: each sets the next feature to the value with the lowest p(ŷ)."""
     row, label, max_edits = list(run.rows[i]), run.label(i), min(10, len(run.features))
     lowest_p = run.get_original_probability(i)
     for step, j in enumerate(features[:max_edits]):

@@ -136,7 +136,7 @@ def compare_metrics(tables, pairs, truth, subset):
     """Return {(metric, other metric): figures}, with the larger τ over all explainers first."""
     tested_lines, results = {}, {}
     tau_by_metric = {metric: tables.tau(metric, truth, subset) for metric in pairs}
-    # to the bit, but for the sign of zero and what stands for nothing
+    # to the bit, except for the sign of zero and missing values
     exact = {
         metric: (np.where(np.isnan(tau), nan, tau) + 0.0).tobytes()
         for metric, tau in tau_by_metric.items()

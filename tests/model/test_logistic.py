@@ -140,7 +140,7 @@ def test_training_recovers_the_true_model():
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_numbers_are_embedded_as_bins(missing):
-    """A table that is binned by hand at quantiles of the training rows gives the same model."""
+    """A table binned by hand at quantiles of the training rows results in the same model."""
     dataset = make_mixed(3, n=60, categories=1, numbers=3, missing=missing)
     features, tables = [], [split.codes.copy() for split in (dataset.train, dataset.validation, dataset.test)]
     for j, feature in enumerate(dataset.features):

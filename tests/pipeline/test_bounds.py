@@ -185,7 +185,7 @@ def test_greedy_bounds_are_never_beyond_those_of_all_sets():
         sign = 1 if row.better == "higher" else -1
         assert sign * (row.best - greedy_row.best) >= -1e-9
         assert sign * (greedy_row.worst - row.worst) >= -1e-9
-    # on a model whose logit is a sum, the best single deletion is part of the best pair
+    # if the logit is a sum, the best single deletion is part of the best pair
     comp = [
         table.set_index(["metric", "variant"]).loc[("comprehensiveness", "del"), "best"] for table in (exact, greedy)
     ]

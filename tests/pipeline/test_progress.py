@@ -12,7 +12,7 @@ from cfeval_cli.pipeline import progress
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes on only when it is told to."""
+    """A clock that advances only by calls of the fixture."""
     time_now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: time_now[0])
 

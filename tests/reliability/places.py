@@ -19,14 +19,14 @@ from contextlib import contextmanager
 from cfeval_cli.pipeline import chunks
 from cfeval_cli.pipeline.progress import Progress
 
-place, told, counting = json.loads({place!r}), {told!r}, {counting!r}
+place, report_path, counting = json.loads({place!r}), {report_path!r}, {counting!r}
 seen = {{"stage": "", "stages": {{}}, "files": []}}
 assert chunks.STORE_SECONDS > 0
 chunks.STORE_SECONDS = 0  # each chunk is stored when it is there, not after so many seconds
 
 
 def write():
-    with open(told, "w") as stream:
+    with open(report_path, "w") as stream:
         json.dump(seen, stream)
 
 
@@ -101,9 +101,9 @@ class Place:
 def follow_command(words: list[str], cwd: Path, place: Place | None = None, *, counting: bool = False) -> dict:
     """Start the command and follow it to the place, or to its end; tells how far it got, with calls if `counting`."""
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "output").open("w+") as output:
-        report_path = Path(folder) / "told"
+        report_path = Path(folder) / "report"
         at = json.dumps(place and asdict(place))
-        prelude = PRELUDE.format(place=at, told=str(report_path), counting=counting)
+        prelude = PRELUDE.format(place=at, report_path=str(report_path), counting=counting)
         process = start_cfeval(words, cwd, output, prelude=prelude)
         code = process.wait()
         output.seek(0)

@@ -45,7 +45,7 @@ class CountingServer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         middle = len(self.body) // 2
         self.wfile.write(self.body[:middle])
-        deadline = time.monotonic() + 300  # which is for when one of them does not come
+        deadline = time.monotonic() + 300  # in case one of them does not come
         while len(list(self.meeting_folder.iterdir())) < RUNS and time.monotonic() < deadline:
             time.sleep(0.01)
         self.wfile.write(self.body[middle:])
@@ -89,7 +89,7 @@ def test_runs_in_the_same_second(site, tmp_path):
     run_together(RUNS, words, tmp_path, MEETING.format(folder=str(CountingServer.meeting_folder)))
     folders = sorted(tmp_path.glob("outputs/*/*"))
     assert len(folders) == RUNS
-    assert all(read_verified_record(folder).status == "complete" for folder in folders)  # every file as its hash says
+    assert all(read_verified_record(folder).status == "complete" for folder in folders)  # every file has its hash
     assert len({(folder / "metrics.csv").read_bytes() for folder in folders}) == 1
     records = [json.loads((folder / "run.json").read_text()) for folder in folders]
     assert all(record["data"]["sha256"] == [digest] for record in records)

@@ -1,4 +1,4 @@
-"""A disk that is full or read-only, a folder that disappears: a clear end, and what was there before is intact."""
+"""Full or read-only disks and folders that disappear: runs end with a message, and earlier files are intact."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from tests.conftest import SMALL_RUN, run_cfeval, serve
 
 SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]", "truth=[signed]")
 LARGE = ("explainer=[random,omission,lr]", "metric=core", "reparametrisations=2")
-# as somebody else could, while it explains
+# as another process could, during explaining
 REMOVING = """
 import shutil
 import numpy as np

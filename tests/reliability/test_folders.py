@@ -1,4 +1,4 @@
-"""Folders that have something in them already: nothing of it is lost by mistake, nothing old stays among the new."""
+"""Folders with files: no file is lost by mistake, and no old result stays among the new ones."""
 
 import json
 import shutil

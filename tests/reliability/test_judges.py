@@ -1,4 +1,4 @@
-"""A run with judges that is killed within a judge goes on where it was, and nobody can tell from the tables."""
+"""A run that is killed within a judge is resumed there, with the same tables."""
 
 import json
 

@@ -94,7 +94,7 @@ def left_out(folder):
     n = record["instances"]
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])
     assert metrics.loc[("coverage", "all", "faulty"), "value"] == pytest.approx(1 - len(faults) / n)
-    assert metrics.loc[("validity", "label", "faulty"), "own_n"] == n - len(faults)  # nobody fills them up at random
+    assert metrics.loc[("validity", "label", "faulty"), "own_n"] == n - len(faults)  # they are not filled up at random
     assert metrics.loc[("validity", "label", "lr"), "own_n"] == n
     return len(faults), n
 

@@ -61,7 +61,7 @@ def reports(toy, toy_text, make_run):
 
 @pytest.fixture
 def open_page(chromium, reports):
-    """Opens a report; afterwards it must have said nothing on the console and asked for nothing but itself."""
+    """Open a report; it must write nothing to the console and request no other file."""
     contexts, messages, urls = [], [], []
 
     def open_(name, path=None, **options):

@@ -85,7 +85,7 @@ def check(html):
     assert not checker.open and len(checker.ids) == len(set(checker.ids))
     assert not checker.tags & {"iframe", "object", "embed", "form", "foreignobject"}
     for url in re.findall(r"https?://[^\s\"'<)]+", html):
-        assert url.startswith("http://www.w3.org/")  # names of namespaces, which nobody loads
+        assert url.startswith("http://www.w3.org/")  # names of namespaces, which are not loaded
     assert "@import" not in html and "url(http" not in html
     assert len(html.encode()) < 5_000_000
     return html

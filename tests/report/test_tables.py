@@ -502,7 +502,7 @@ def test_metrics_that_rank_different_explainers_are_not_compared():
 
 
 def test_mean_ranks_use_metrics_that_rank_the_same_explainers():
-    """B is first of three by two metrics; that it is second of two by a third one, which lacks A, counts nothing."""
+    """B is first of three by two metrics; its second place by a third metric, without A, does not count."""
     ranks = {("x", "del"): "B A C", ("y", "del"): "B C A", ("z", "del"): "C B", ("u", "label"): "A C", ("t", "del"): ""}
     metrics = pd.DataFrame(
         [

@@ -88,7 +88,7 @@ LARGE = ("n_explain=15", "explainer=[random,lr,graded]", "explainer.graded.quali
 
 
 def in_row_groups(toy, make_run, monkeypatch, search):
-    """The run of LARGE in small parts; its seed is said, so that it is another one to those who keep runs."""
+    """The run of LARGE in small parts; its explicit seed makes it a different run for fixtures that keep runs."""
     monkeypatch.setattr(tables, "ROWS_PER_GROUP", 7)
     monkeypatch.setattr(tables, "SCALAR_ROWS_PER_GROUP", 50)
     return make_run(toy, *LARGE, f"search={search}", "seed=0")

@@ -66,7 +66,7 @@ def components():
         for module in pkgutil.iter_modules(package.__path__):
             component_module = importlib.import_module(f"cfeval_cli.{group}.{module.name}")
             for name, member in inspect.getmembers(component_module, inspect.isclass):
-                component = hasattr(member, verb) or hasattr(member, "members")  # or one that stands for several
+                component = hasattr(member, verb) or hasattr(member, "members")  # or one entry for several
                 own = member.__module__ == component_module.__name__ and not name.startswith("_")
                 own = own and not inspect.isabstract(member)  # which several share
                 if component and own and name != "GradedControl":  # which GradedControls makes
@@ -84,13 +84,16 @@ def test_every_yaml_composes_and_instantiates(path):
     )
 
 
-# settings that only the user knows
+# settings without a default
 EXISTING_FILE = Path(__file__).parents[1] / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
 NEEDS = {("explainer", "file"): [f"explainer.file.path={EXISTING_FILE}"], ("metric", "hit"): ["agreement=hit"]}
 NEEDS |= {("model", name): ["model.path=mine"] for name in ("function", "onnx", "skops")}
 
 
-KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name, and takes its place
+KEYS = {
+    "dfr_deleted": "dfr",
+    "lime_package": "lime",
+}  # files with the name of another file's component, which they replace
 
 
 def compose_component_run(group, name):
@@ -99,7 +102,7 @@ def compose_component_run(group, name):
 
 
 def get_component_config(group, name):
-    """What a run is told of one component."""
+    """Return the settings of one component of a run."""
     cfg = compose_component_run(group, name)
     return cfg[group][KEYS.get(name, name)] if group in MULTIPLE_GROUPS else cfg[group]
 

@@ -1,4 +1,4 @@
-"""The packaged configs, outside a run, and what is said about overrides that Hydra refuses."""
+"""The packaged configs, outside a run, and the messages about overrides that Hydra refuses."""
 
 import pytest
 

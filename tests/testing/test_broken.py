@@ -1,4 +1,4 @@
-"""Components that break a promise are caught, with a message that states which."""
+"""Components that violate a contract are detected, with a message that names it."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -29,7 +29,7 @@ CONF = compose.get_package_folder()
 # Presets, and components that need files or servers, which have tests of their own.
 PRESETS = {"paper", "field", "core"}
 NEED_FILES = {"file", "function", "onnx", "skops"}
-KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name
+KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files with the name of another file's component
 # Quick settings of slow components; what is checked does not depend on them.
 QUICK = {
     "anchor": ["explainer.anchor.batch_size=20"],

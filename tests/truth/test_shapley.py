@@ -147,7 +147,7 @@ def test_sampling_stops_at_the_standard_error_or_the_budget(error):
         if error == 0.05:
             assert (result.standard_error <= error).all()
         else:
-            assert (result.standard_error > error).any()  # and it is told
+            assert (result.standard_error > error).any()  # and it is reported
         client = open_client(model)
         Shapley(error=1e-9, budget=2_000).estimate(dataset, client, rows)
     rounds = 10  # each round evaluates the row itself once more

@@ -23,7 +23,7 @@ def frame():
 @pytest.fixture(scope="module")
 def source():
     if not SOURCE.exists():
-        pytest.skip(f"no copy of the paper's source at {SOURCE} (CFEVAL_PAPER says where)")
+        pytest.skip(f"no copy of the paper's source at {SOURCE} (CFEVAL_PAPER is its path)")
     return SOURCE.read_text(encoding="utf-8")
 
 

@@ -525,7 +525,7 @@ def test_output_folder_is_that_of_the_sweep_or_into(tmp_path, monkeypatch, capsy
     ways = {
         "sweep": ["sweep"],
         "gathered": ["sweep/0", "sweep/1"],
-        "k=1": ["--into", "k=1", "sweep/0"],  # no setting, though it looks like one
+        "k=1": ["--into", "k=1", "sweep/0"],  # no setting, although it has the form of one
     }
     for into, arguments in ways.items():
         main(arguments)
