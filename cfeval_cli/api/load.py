@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cfeval_cli.report.page.build import Report
-    from cfeval_cli.report.recommendation import RecommendationText
+    from cfeval_cli.report.recommendation import AnswerText, RecommendationText
 
 _MAX_LISTED_RUNS = 10
 
@@ -71,6 +71,11 @@ class Results(StoredRun):
     def verdict(self) -> str:
         """Which metric agrees with the ground truth, or which explainer ranks first without one, in one sentence."""
         return self._report.verdict.headline
+
+    @property
+    def paper(self) -> AnswerText | None:
+        """How the results of one of the paper's experiments differ from the paper's tables; None for other runs."""
+        return self._report.paper
 
     @cached_property
     def _report(self) -> Report:

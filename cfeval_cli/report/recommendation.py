@@ -43,6 +43,14 @@ class AnswerText:
         """Statement and evidence in one sentence."""
         return f"{self.statement} ({self.evidence})." if self.evidence else f"{self.statement}."
 
+    @property
+    def paragraph(self) -> str:
+        """The answer with the sentences that belong to it."""
+        return " ".join([self.headline, *self.details])
+
+    def __str__(self) -> str:
+        return self.paragraph
+
 
 @dataclass(frozen=True)
 class RecommendationText:
@@ -61,7 +69,7 @@ class RecommendationText:
     @property
     def paragraphs(self) -> list[str]:
         """For each question the answer, with the sentences that belong to it."""
-        return [" ".join([answer.headline, *answer.details]) for answer in self.answers.values()]
+        return [answer.paragraph for answer in self.answers.values()]
 
     def __str__(self) -> str:
         return "\n".join(self.paragraphs)
@@ -80,8 +88,7 @@ def write_paragraphs(recommendation: Recommendation) -> list[str]:
     if not recommendation.is_computed:
         return []
     writer = _Writer(recommendation)
-    texts = [writer.write_answer(question) for question in recommendation.answers]
-    return [" ".join([text.headline, *text.details]) for text in texts]
+    return [writer.write_answer(question).paragraph for question in recommendation.answers]
 
 
 def describe_recommendation(

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from cfeval_cli import __version__
 from cfeval_cli.core.files import make_subfolder, write_atomically
-from cfeval_cli.report import plots, recommendation, verdict
+from cfeval_cli.report import paper_answer, plots, recommendation, verdict
 from cfeval_cli.report.build_brief import build_brief
 from cfeval_cli.report.build_costs import build_costs, build_stages
 from cfeval_cli.report.build_tables import build_tables, select_metrics
@@ -25,6 +25,7 @@ from cfeval_cli.report.page import glossary, methods, provenance, svg
 from cfeval_cli.report.page.examples import select_examples
 from cfeval_cli.report.page.instance_browser import InstanceBrowser, build_browser
 from cfeval_cli.report.plots import COLUMN_WIDTH, Plot
+from cfeval_cli.report.recommendation import AnswerText
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.render.html import Term, render_html
 from cfeval_cli.report.render.latex import render_latex
@@ -69,11 +70,17 @@ class Report:
         """Which metric agrees with the ground truth, or which explainer ranks first without one."""
         return verdict.write_verdict(self.statistics, self.results.record)
 
+    @cached_property
+    def paper(self) -> AnswerText | None:
+        """How the results of one of the paper's experiments differ from the paper's tables; None for other runs."""
+        return paper_answer.write_paper_answer(self.statistics, self.results.record)
+
     @property
     def headlines(self) -> list[str]:
-        """The recommendation and the verdict, a sentence or two a line."""
+        """The recommendation, the verdict and the comparison with the paper, a sentence or two a line."""
         advice = [] if self.recommendation is None else self.recommendation.paragraphs
-        return [*advice, f"Verdict: {self.verdict.headline}."]
+        paper = [] if self.paper is None else [self.paper.paragraph]
+        return [*advice, f"Verdict: {self.verdict.headline}.", *paper]
 
     @cached_property
     def brief(self) -> Table:
@@ -121,6 +128,7 @@ class Report:
             facts=facts,
             verdict=self.verdict,
             recommendation=self.recommendation,
+            paper=self.paper,
             warnings=provenance.list_warnings(results),
             plots=embed_figures(figures, formats),
             examples=select_examples(browser, name_truths(settings.truth, record), disagreements),

@@ -9,10 +9,10 @@ from functools import cache
 import pandas as pd
 
 from cfeval_cli.report.numbers import COUNT
+from cfeval_cli.report.published import Published, load_figures, parse_figures
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.study.paper.finding import KINDS, Finding, Result
-from cfeval_cli.study.paper.published import Published, load_figures, parse_figures
 from cfeval_cli.study.paper.statements import STATEMENT_CHECKS
 from cfeval_cli.study.paper.tables import TABLE_CHECKS
 

@@ -17,9 +17,9 @@ from typing import Literal
 import numpy as np
 from scipy.stats import binom, binomtest
 
+from cfeval_cli.report.published import TRUTH, Key, Pair, Published
 from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, adjust_holm
 from cfeval_cli.statistics.proportion import compute_proportion_interval
-from cfeval_cli.study.paper.published import TRUTH, Key, Pair, Published
 from cfeval_cli.study.paper.views import ComputedView, View, view_published
 
 ADULTS: Key = ("1", "adults")

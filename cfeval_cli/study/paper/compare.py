@@ -15,6 +15,7 @@ from cfeval_cli.core import Floats
 from cfeval_cli.core.files import format_csv, refuse_linked_path
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.page.build import render_template
+from cfeval_cli.report.published import Better, Pair, Published, load_figures, parse_figures
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
@@ -22,7 +23,6 @@ from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.study.paper import comparison_tables
 from cfeval_cli.study.paper.audit import audit_paper
 from cfeval_cli.study.paper.claims import ClaimVerdict, Outcome, evaluate_claims, list_truths
-from cfeval_cli.study.paper.published import Better, Pair, Published, load_figures, parse_figures
 from cfeval_cli.study.paper.views import ComputedView, read_views, view_published
 from cfeval_cli.study.run_folders import write_texts
 

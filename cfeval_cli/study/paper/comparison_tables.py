@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.report.numbers import NumberFormat
+from cfeval_cli.report.paper_answer import EXPERIMENTS
+from cfeval_cli.report.published import DATASETS, EXPLAINERS, Coefficient, Key, Published
 from cfeval_cli.report.table import DASH, Cell, Row, Table, Title
 from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL
 from cfeval_cli.study.paper.claims import ClaimVerdict, count_required_seeds, list_truths
-from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Coefficient, Key, Published
-from cfeval_cli.study.paper.views import EXPERIMENTS, ComputedView
+from cfeval_cli.study.paper.views import ComputedView
 
 _SYMBOLS = {"tau": "τ", "rho": "ρ"}
 _BY_PAPER = {None: Cell(), True: Cell("holds"), False: Cell("does not\u00a0hold")}

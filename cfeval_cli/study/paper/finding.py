@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from cfeval_cli.report.published import DATASETS, EXPLAINERS, Figure, Series
 from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
-from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Figure, Series
 
 Kind = Literal["misprint", "table", "text"]
 KINDS: dict[Kind, str] = {

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from statistics import fmean
 
+from cfeval_cli.report.published import DATASETS, EXPLAINERS, TRUTH, Figure, Key, Pair, Published, Series
 from cfeval_cli.study.paper.claims import ADULTS, CLAIMS, TWO_FEATURES
 from cfeval_cli.study.paper.finding import (
     COUNTERFACTUAL,
@@ -20,7 +21,6 @@ from cfeval_cli.study.paper.finding import (
     rank_values,
     write_figures,
 )
-from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, TRUTH, Figure, Key, Pair, Published, Series
 from cfeval_cli.study.paper.views import view_published
 
 _C_CONTINUOUS: Pair = ("c", "gradient")

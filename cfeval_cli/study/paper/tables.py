@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from cfeval_cli.report.numbers import write_ordinal
+from cfeval_cli.report.published import EXPLAINERS, TRUTH, Coefficient, Published, Series
 from cfeval_cli.study.paper.finding import (
     Finding,
     Result,
@@ -17,7 +18,6 @@ from cfeval_cli.study.paper.finding import (
     write_figures,
     write_ranks,
 )
-from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Coefficient, Published, Series
 
 _MAX_DEVIATION = 4  # standard errors
 _NUMERATORS = {"c": "validity", "c_soft": "validity_soft"}

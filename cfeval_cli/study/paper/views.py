@@ -10,27 +10,18 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.paper_answer import EXPERIMENTS, PAPER_SETTINGS, identify_experiment
+from cfeval_cli.report.published import TRUTH, Better, Key, Pair, Published, Series
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.results.schema import get_table_file
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import select_subset
 from cfeval_cli.study.paper.finding import correlate, rank_values
-from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Better, Key, Pair, Published, Series
 from cfeval_cli.study.run_folders import find_run_folders, read_columns, report_damage
 from cfeval_cli.study.sweep.read import read_run
 from cfeval_cli.study.sweep.runs import SweepRun
 
-EXPERIMENTS: dict[Key, str] = {
-    ("1", "adults"): "table1_adults",
-    ("1", "movie_reviews"): "table1_movie_reviews",
-    ("3", "adults"): "table3",
-}
-_K = {"1": 1, "3": 2}
-_REQUIRED_LEVELS = {"adults": {"label", "probability"}, "movie_reviews": {"gradient"}}  # of the search
-_REQUIRED_EXPLAINERS = {"1": set(EXPLAINERS), "3": {"random", "lime", "anchor", "lr"}}
-
-# settings that the paper defines: the experiments set them, or leave them at their defaults
-PAPER_SETTINGS = {"support": "own", "incomplete": "skip", "agreement": "recall", "access": "gradient"}
+# settings of components that the paper defines: the experiments leave them at their defaults
 PAPER_OVERRIDES = {"distance": "euclidean", "distance.space": "auto", "search.pick": "auto"}
 _COMPONENTS = ("dataset", "model", "explainer", "search", "distance", "metric")
 
@@ -147,7 +138,7 @@ def _check_experiment(run: SweepRun, path: Path) -> Key:
     """Return the experiment of a complete run with the paper's definitions; UserError for other runs."""
     if run.record.status != "complete":
         raise UserError(f"{path} is not complete ({run.record.status}). Run it again, or leave it out.")
-    key = _identify_experiment(run)
+    key = identify_experiment(run.record)
     if key is None:
         names = ", ".join(EXPERIMENTS.values())
         raise UserError(f"{path} is none of the paper's experiments ({names}): cfeval run experiment=NAME makes one.")
@@ -160,22 +151,6 @@ def _check_experiment(run: SweepRun, path: Path) -> Key:
                 "be compared with the paper's. Run the experiment without that setting, or leave the folder out."
             )
     return key
-
-
-def _identify_experiment(run: SweepRun) -> Key | None:
-    """Return the experiment by what the run computed, whatever its name is."""
-    record = run.record
-    for table, dataset in EXPERIMENTS:
-        if (
-            record.data.name == dataset
-            and record.settings.k == _K[table]
-            # the paper's LIME, like the package, orders features by their absolute weights
-            and record.explainer_settings.get("lime", {}).get("order") == "absolute"
-            and _REQUIRED_LEVELS[dataset] <= set(record.levels)
-            and _REQUIRED_EXPLAINERS[table] <= set(record.explainers)
-        ):
-            return table, dataset
-    return None
 
 
 def _describe_settings(run: SweepRun) -> dict[str, Any]:

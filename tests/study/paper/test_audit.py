@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cfeval_cli.cli import paper, screen
+from cfeval_cli.report.published import load_figures
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.study.paper.audit import audit, audit_paper
 from cfeval_cli.study.paper.finding import KINDS
-from cfeval_cli.study.paper.published import load_figures
 
 # id, printed and recomputed figure of all findings, in the order of the report
 FINDINGS = [

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from cfeval_cli.cli import paper
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.paper_answer import EXPERIMENTS, PAPER_SETTINGS
+from cfeval_cli.report.published import load_figures, parse_figures
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.study.paper.claims import CLAIMS, ClaimVerdict, adjust_p_values, count_required_seeds
 from cfeval_cli.study.paper.compare import compare
 from cfeval_cli.study.paper.comparison_tables import build_brief, build_claims
-from cfeval_cli.study.paper.published import load_figures, parse_figures
-from cfeval_cli.study.paper.views import EXPERIMENTS, PAPER_OVERRIDES, PAPER_SETTINGS, view_published
+from cfeval_cli.study.paper.views import PAPER_OVERRIDES, view_published
 from tests.conftest import seal
 from tests.inside import make_plan
 

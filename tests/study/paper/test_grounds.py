@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cfeval_cli.study.paper.published import load_figures, parse_figures
+from cfeval_cli.report.published import load_figures, parse_figures
 from cfeval_cli.study.paper.statements import STATEMENT_CHECKS
 from cfeval_cli.study.paper.tables import TABLE_CHECKS
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from cfeval_cli.report.published import load_figures, parse_figures
 from cfeval_cli.study.paper.audit import audit_paper
-from cfeval_cli.study.paper.published import load_figures, parse_figures
 from tests import inside
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cfeval_cli.study.paper import published
-from cfeval_cli.study.paper.published import Figure, load_figures, parse_figures
+from cfeval_cli.report import published
+from cfeval_cli.report.published import Figure, load_figures, parse_figures
 
 ROOT = Path(__file__).parents[3]
 SOURCE = Path(os.environ.get("CFEVAL_PAPER", ROOT.parent / "shared" / "paper" / "paper.tex"))
