@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -198,12 +199,27 @@ def test_on_texts_only_distances_move():
     assert {change for row in movers for change in by[row]} == {"scale"}
 
 
-def test_values_that_depend_on_predictions_only_are_not_recomputed(monkeypatch):
-    run = score_run(TABLE, draw_linear(TABLE, 0, 4), "access=label", "removal=[marginal]",
-              "truth=[contrast]")  # fmt: skip
+@dataclass(frozen=True)
+class AdaptedLinearModel(LinearModel):
+    """A linear model that passes each reparametrised model through a function."""
+
+    adapt: Callable
+
+    @staticmethod
+    def from_model(model, adapt):
+        return AdaptedLinearModel(model.bias, model.weights, model.tables, model.means, adapt)
+
+    def reparametrise(self, dataset, changes, rng):
+        other = super().reparametrise(dataset, changes, rng)
+        return self.adapt(LinearModel(other.bias, other.weights, other.tables, other.means), changes)
+
+
+def test_values_that_depend_on_predictions_only_are_not_recomputed():
     drawn_changes = []
-    real = LinearModel.reparametrise
-    monkeypatch.setattr(LinearModel, "reparametrise", lambda *of: drawn_changes.append(of[2]) or real(*of))
+    model = AdaptedLinearModel.from_model(
+        draw_linear(TABLE, 0, 4), lambda other, changes: drawn_changes.append(changes) or other
+    )
+    run = score_run(TABLE, model, "access=label", "removal=[marginal]", "truth=[contrast]")
     result = run.reparametrise()
     # contrast needs effects of single values, and nothing needs embeddings
     assert {tuple(changes) for changes in drawn_changes} == {("constant",)}
@@ -211,28 +227,22 @@ def test_values_that_depend_on_predictions_only_are_not_recomputed(monkeypatch):
     assert not run.conclude(result).invariance["not_identifiable"].any()
 
 
-def test_a_reparametrisation_that_changes_predictions_fails(monkeypatch):
-    run = score_run(TABLE, draw_linear(TABLE, 0, 3))
-    real = LinearModel.reparametrise
+def test_a_reparametrisation_that_changes_predictions_fails():
+    model = draw_linear(TABLE, 0, 3)
 
-    def wrong(self, *of):
-        other = real(self, *of)
-        return LinearModel(other.bias + 1e-6, other.weights, other.tables, other.means)
+    def shift_bias(other, _changes):
+        return replace(other, bias=other.bias + 1e-6)
 
-    monkeypatch.setattr(LinearModel, "reparametrise", wrong)
     with pytest.raises(Failure, match="changes a logit by 1e-06"):
-        run.reparametrise()
+        score_run(TABLE, AdaptedLinearModel.from_model(model, shift_bias)).reparametrise()
 
-    def inconsistent(self, *of):  # right effects, and embeddings that do not have them
-        other = real(self, *of)
-        effects = other._effects
-        bad = LinearModel(other.bias, other.weights, tuple(2 * table for table in other.tables), other.means)
-        vars(bad)["_effects"] = effects
-        return bad
+    def double_embeddings(other, _changes):  # the effects stay, so that only embeddings disagree with them
+        faulty = replace(other, tables=tuple(2 * table for table in other.tables))
+        vars(faulty)["_effects"] = other._effects
+        return faulty
 
-    monkeypatch.setattr(LinearModel, "reparametrise", inconsistent)
     with pytest.raises(Failure, match="may change no prediction"):
-        run.reparametrise()
+        score_run(TABLE, AdaptedLinearModel.from_model(model, double_embeddings)).reparametrise()
 
 
 def test_a_large_run_is_sampled_with_the_seed(monkeypatch):

@@ -15,6 +15,7 @@ from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.truth import compute_truth, select_instances
 from cfeval_cli.results import read as folders
 from cfeval_cli.truth.contrast import Contrast
+from cfeval_cli.truth.shapley import Shapley
 from tests.inside import make_plan
 from tests.problems import make_mixed
 from tests.truth.models import PredictionsOnlyModel, make_random_tree
@@ -93,26 +94,21 @@ def test_values_are_cached_for_equal_settings_only(box, tmp_path, monkeypatch):
     ) > 4  # other settings have other cache keys
 
 
-def test_partly_sampled_values_have_errors_and_a_method(box, monkeypatch):
+def test_partly_sampled_values_have_errors_and_a_method(box):
     model, dataset = box
     context = compute_truth_of(PredictionsOnlyModel(model), dataset)
-    shapley = type(context.plan.truths["shapley"])
 
-    def estimate(self, dataset, client, rows):
-        is_first = rows.ids[0] == context.rows.ids[0]
-        importance = np.ones(rows.codes.shape)
-        return (
-            TruthEstimate(importance)
-            if is_first
-            else TruthEstimate(importance, np.full(len(rows), 2.0), "sampled ünusually")
-        )
+    class PartlySampledShapley(Shapley):
+        def estimate(self, dataset, client, rows):
+            importance = np.ones(rows.codes.shape)
+            if rows.ids[0] == context.rows.ids[0]:
+                return TruthEstimate(importance)
+            return TruthEstimate(importance, np.full(len(rows), 2.0), "sampled ünusually")
 
-    monkeypatch.setattr(shapley, "estimate", estimate)
-    truth_estimate = compute_truths(context)["shapley"]
-    assert (
-        truth_estimate.standard_error.tolist() == [0] * 16 + [2] * 24
-        and truth_estimate.method == "exact; sampled ünusually"
-    )
+    plan = replace(context.plan, truths={"shapley": PartlySampledShapley()})
+    truth_estimate = compute_truths(replace(context, plan=plan))["shapley"]
+    assert truth_estimate.standard_error.tolist() == [0] * 16 + [2] * 24
+    assert truth_estimate.method == "exact; sampled ünusually"
 
 
 def test_runs_of_a_tree_and_of_a_blind_model_have_tables_by_question(toy, make_run):
