@@ -14,7 +14,7 @@ from cfeval_cli.core.npy import Arrays
 class Section:
     """The place of the results of one computation in a cache."""
 
-    # A hash of everything that the results depend on: settings, data, model, and code including that of cfeval, so that
+    # A hash of everything that determines the results: settings, data, model, and code. The code of cfeval is included:
     # no version uses the results of another. None: unknown, nothing is read or stored.
     key: str | None
     label: str  # in the list of `cfeval data cache`

@@ -60,7 +60,7 @@ def compute_removal_effect(
 
 @dataclass(frozen=True)
 class _RemovalGroup:
-    """Rows from which the same features are removed, with the sampled values that replace these."""
+    """Rows without the same features, with the sampled values that replace these features."""
 
     positions: Ints  # (n,) of the rows
     features: Ints  # (k,)

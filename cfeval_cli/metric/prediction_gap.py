@@ -36,7 +36,7 @@ class PredictionGap(Metric):
 
     @abstractmethod
     def select_features_to_replace(self, is_selected: Bools) -> Bools:
-        """Return which features (n, M) are replaced, given those that the explanations select (n, M)."""
+        """Return which features (n, M) are replaced, given the selected features (n, M)."""
 
     def _fit_removal(self, inputs: MetricInput) -> FittedRemoval:
         """Return the equal removal of the run, if it has one, so that both share model evaluations."""

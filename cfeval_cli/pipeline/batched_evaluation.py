@@ -1,4 +1,4 @@
-"""Evaluation of a model in batches across tasks: the queries that several tasks wait for are answered by one call."""
+"""Evaluation of a model in batches across tasks: one call evaluates the queries of several waiting tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class _PendingQuery:
-    """A query of a task that is suspended until the model has answered."""
+    """A query of a task that is suspended until the model has evaluated it."""
 
     task: greenlet
     predict: PredictFunction
@@ -29,21 +29,21 @@ class _PendingQuery:
 
 
 class BatchedEvaluation:
-    """Runs tasks concurrently; whenever all of them wait for the model, their queries are answered together."""
+    """Runs tasks concurrently; whenever all of them wait for the model, their queries are evaluated together."""
 
     def __init__(self) -> None:
         self._positions: dict[greenlet, int] = {}  # of the running tasks
         self._must_run_alone = False  # whether the tasks draw from random generators that they share
 
     def evaluate(self, predict: PredictFunction, codes: Codes) -> NDArray[Any]:
-        """Return the model's answer; within a task of `run`, wait until the other tasks have queries too."""
+        """Return the result of the model; within a task of `run`, wait until the other tasks have queries too."""
         task = getcurrent()
         if task not in self._positions or task.parent is None:
             return predict(codes)
-        answer = task.parent.switch(_PendingQuery(task, predict, codes))
-        if isinstance(answer, Exception):
-            raise answer
-        return np.asarray(answer)
+        result = task.parent.switch(_PendingQuery(task, predict, codes))
+        if isinstance(result, Exception):
+            raise result
+        return np.asarray(result)
 
     def run(
         self, tasks: Sequence[Callable[[], _Result]], on_restart: Callable[[], None] = lambda: None
@@ -71,8 +71,8 @@ class BatchedEvaluation:
         results: dict[int, _Result] = {}
         pending: list[_PendingQuery] = []
 
-        def resume(task: greenlet, *answer: object) -> None:
-            output = task.switch(*answer)
+        def resume(task: greenlet, *result: object) -> None:
+            output = task.switch(*result)
             if isinstance(output, _PendingQuery):
                 pending.append(output)
             else:
@@ -80,8 +80,8 @@ class BatchedEvaluation:
 
         def answer_pending() -> None:
             queries, pending[:] = list(pending), []
-            for query, answer in _answer_queries(queries):
-                resume(query.task, answer)
+            for query, result in _evaluate_queries(queries):
+                resume(query.task, result)
 
         try:
             for position, function in enumerate(functions):
@@ -127,32 +127,32 @@ class _GlobalGenerators:
         random.setstate(self._python)
 
 
-def _answer_queries(pending: Sequence[_PendingQuery]) -> Iterator[tuple[_PendingQuery, NDArray[Any] | Exception]]:
-    """Yield the answer to each query, from as few calls of the model as possible."""
+def _evaluate_queries(pending: Sequence[_PendingQuery]) -> Iterator[tuple[_PendingQuery, NDArray[Any] | Exception]]:
+    """Yield the result of each query, from as few calls of the model as possible."""
     for predict in dict.fromkeys(query.predict for query in pending):
         group: list[_PendingQuery] = []
         for query in (query for query in pending if query.predict == predict):
             if group and sum(len(member.codes) for member in group) + len(query.codes) > _MAX_ROWS:
-                yield from zip(group, _answer_group(predict, group), strict=True)
+                yield from zip(group, _evaluate_group(predict, group), strict=True)
                 group = []
             group.append(query)
-        yield from zip(group, _answer_group(predict, group), strict=True)
+        yield from zip(group, _evaluate_group(predict, group), strict=True)
 
 
-def _answer_group(predict: PredictFunction, group: Sequence[_PendingQuery]) -> Sequence[NDArray[Any] | Exception]:
-    """Answer all queries of a group by one call; by one call each if that fails, so that each gets its own error."""
+def _evaluate_group(predict: PredictFunction, group: Sequence[_PendingQuery]) -> Sequence[NDArray[Any] | Exception]:
+    """Evaluate all queries of a group in one call; if it fails, each in a call, so that each has its own error."""
     if len(group) > 1:
         codes = np.concatenate([query.codes for query in group])
         try:
-            answer = predict(codes)
+            result = predict(codes)
         except Exception:
-            answer = None
-        if answer is not None and len(answer) == len(codes):
-            return np.split(answer, np.cumsum([len(query.codes) for query in group])[:-1])
-    return [_answer_query(predict, query.codes) for query in group]
+            result = None
+        if result is not None and len(result) == len(codes):
+            return np.split(result, np.cumsum([len(query.codes) for query in group])[:-1])
+    return [_evaluate_query(predict, query.codes) for query in group]
 
 
-def _answer_query(predict: PredictFunction, codes: Codes) -> NDArray[Any] | Exception:
+def _evaluate_query(predict: PredictFunction, codes: Codes) -> NDArray[Any] | Exception:
     try:
         return predict(codes)
     except Exception as error:

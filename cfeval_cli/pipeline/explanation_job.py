@@ -45,7 +45,7 @@ from cfeval_cli.pipeline.verification import draw_verified_instances
 log = logging.getLogger("cfeval")
 
 _MIN_CHUNK = 16  # instances
-_MAX_BATCHED_CHUNK = 128  # instances whose queries are answered together: then a call of the model answers many
+_MAX_BATCHED_CHUNK = 128  # instances per chunk if one call of the model evaluates the queries of several instances
 # Larger chunks take an eighth of the remaining instances, so that several processes finish at about the same time.
 _REMAINING_SHARE = 8
 # The first chunk of a slow model: other processes start when its time is known.
@@ -93,7 +93,7 @@ class ExplanationJob:
 
     @property
     def is_batched(self) -> bool:
-        """Whether the queries of several instances are answered together.
+        """Whether the queries of several instances are evaluated together.
 
         This pays off unless the model is very fast. A time limit needs each instance to be explained by itself.
         """

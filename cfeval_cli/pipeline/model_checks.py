@@ -1,4 +1,4 @@
-"""Checks of a model: valid predictions, equal answers to equal rows, an accuracy above chance."""
+"""Checks of a model: valid predictions, equal predictions for equal rows, an accuracy above chance."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _N_SINGLE_ROWS = 5  # that are also predicted one by one
 
 
 def determine_model_spec(plan: Plan, dataset: Dataset) -> ModelSpec:
-    """Return what the model will be able to answer; for some models, this takes an evaluation of a few rows."""
+    """Return the specification of the trained model; for some models, this takes an evaluation of a few rows."""
     with _limit_model_time(plan.settings.timeout_model):
         return ModelSpec.from_settings(dataset, plan.model)
 

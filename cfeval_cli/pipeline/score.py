@@ -51,7 +51,7 @@ def compute_scores(
     arrays, builders = ScratchArrays[tuple[ScoreKey, str]](context.scratch, size), dict[ScoreKey, _ScoreBuilder]()
     for slab in iterate_slabs(size):
         if slab.start:
-            context.evaluation_cache.clear()  # no metric needs answers for the instances of an earlier slab
+            context.evaluation_cache.clear()  # no metric needs results for the instances of an earlier slab
         inputs = {
             name: _create_slab_input(context, name, selection, slab, truth, explanations[name], edits[name])
             for name, selection in selections.items()

@@ -235,7 +235,7 @@ def answer_question(
     ranked_means = paired.select([names.index(name) for name in ranking])
     may_be_best = ranked_means.find_confidence_set() if has_interval else np.ones(len(ranking), dtype=bool)
     confidence_set = [name for name, is_member in zip(ranking, may_be_best, strict=True) if is_member]
-    # The observed best is always named: it cannot be the one that is most clearly below another.
+    # The observed best is always named: it is never the explainer that is most clearly below another.
     return replace(
         answer,
         confidence_set=confidence_set,

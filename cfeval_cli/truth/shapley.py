@@ -219,9 +219,10 @@ def compute_coalition_values(model: ModelClient, background: Codes, players: Int
 def compute_tree_values(leaves: Leaves, background: Codes, rows: Rows) -> Floats:
     """Return Shapley values (n, M) of p(ŷ) of a tree, with all rows of a background.
 
-    A mixture of x and a background row z reaches a leaf exactly if it takes from x the features in which only x fits
-    the leaf, and from z those in which only z does. The value of a feature is the share of the orders in which one
-    group comes before the other. Rows that fit in the same features are counted together.
+    A mixture takes each feature from x or from a background row z. It reaches a leaf exactly if it takes the features
+    where only x fits the leaf from x, and the features where only z fits from z. The value of a feature follows from
+    the share of orders in which one of these two groups comes before the other. Rows with the same pattern are
+    counted together.
     """
     values = np.zeros(rows.codes.shape)
     for leaf, probabilities in enumerate(leaves.probabilities):

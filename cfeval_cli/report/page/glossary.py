@@ -1,4 +1,4 @@
-"""The glossary of a report: terms that every report has, and those that the record of a run defines."""
+"""The glossary of a report: terms of every report, and terms from the record of the run."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class RankedExplainers:
 
 
 def find_ranked_explainers(run: SweepRun, truth: str, *, controls: bool) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the explainers that each metric and variant ranks, of those that the truth ranks too."""
+    """Return the explainers with ranks by both a metric and the truth, for each metric and variant."""
     rows = run.metrics[run.metrics["quality_level"].isna() & run.metrics["value"].notna()]
     rows = rows if controls else rows[rows["control"] != 1]
     names: dict[tuple[str, str], set[str]] = {}
