@@ -67,7 +67,9 @@ class Disk:
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
-            section_id = _touch_section(database, section)  # a new one if another run has removed it in the meantime
+            section_id = _touch_section(
+                database, section
+            )  # a new section if another run has removed it in the meantime
             rows = ((section_id, key, _encode(section, key, arrays)) for key, arrays in entries.items())
             database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", rows)
             if self._shrink(database, section_id):

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:
 
 
 def gather_folders(folders: list[Path], into: Path | None) -> SweepResults:
-    """Gather into the given folder, else into that of the one sweep, else into ./gathered."""
+    """Gather into the given folder, else into that of a single sweep, else into ./gathered."""
     from cfeval_cli.study.sweep.gather import gather
 
     is_one_sweep = len(folders) == 1 and not has_record(folders[0])

@@ -1,4 +1,4 @@
-"""The user's own folder of configs: ./conf, or the one that the command line names."""
+"""The user's own folder of configs: ./conf, or that of --config-dir."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_conf_folder() -> str | None:
 
 
 def find_own_folder(arguments: Sequence[str]) -> str | None:
-    """Return the folder of the user's own configs: the one on the command line, else ./conf."""
+    """Return the folder of the user's own configs: that of --config-dir, else ./conf."""
     folder = get_config_dir(arguments)
     return find_conf_folder() if folder is None else folder
 

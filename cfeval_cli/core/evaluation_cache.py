@@ -74,7 +74,7 @@ class EvaluationCache:
         self._objects: dict[str, Any] = {}
 
     def get_or_compute(self, topic: str, keys: Keys, compute: Callable[[Ints], NDArray[_Kind]]) -> NDArray[_Kind]:
-        """Return an entry (n, …) for each key; `compute` is called with the positions (m,) of new keys, each once."""
+        """Return an entry (n, …) for each key; `compute` gets the indices (m,) of new keys, each once."""
         unique, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         if topic not in self._arrays:
             self._arrays[topic] = (unique, compute(first))

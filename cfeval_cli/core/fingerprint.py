@@ -33,15 +33,13 @@ _PURE_MODULES = {
     "numbers", "operator", "random", "re", "statistics", "string", "textwrap", "types", "typing", "typing_extensions",
     "unicodedata", "warnings", "numpy", "pandas", "scipy", "sklearn",
 }  # fmt: skip
-# Names by which a file can use what its source and its imports do not contain.
+# Names that let a file use more than its source and its imports.
 _READING_NAMES = re.compile(
     r"(__(builtins|file|import|loader|path|spec)__|io|os|sys|now|today|utcnow|input|open|open_\w*|\w*memmap|from(file|regex)"
     r"|\w+from(txt|csv)|mmread|DataSource|HDFStore|ExcelFile|(un)?load\w*|read\w*|fetch\w*)$"
 )
-_EXECUTING_NAMES = (
-    "exec",
-    "eval",
-)  # builtins; methods of these names, as in torch and pandas, are harmless
+# Builtins; methods of these names, as in torch and pandas, are harmless.
+_EXECUTING_NAMES = ("exec", "eval")
 
 
 def hash_component(component: Any, *, hash_folders: bool = True) -> str | None:
@@ -176,8 +174,8 @@ def _find_module(name: str) -> str | None:
 
 
 def _find_unknown(sources: Mapping[str, Path], folders: tuple[str, ...], is_declared: bool) -> str | None:
-    own = [(name, path) for name, path in sources.items() if name.partition(".")[0] != "cfeval_cli"]
-    places = (_find_unknown_in_file(path, name, _get_stamp(path), folders, is_declared) for name, path in own)
+    user_files = [(name, path) for name, path in sources.items() if name.partition(".")[0] != "cfeval_cli"]
+    places = (_find_unknown_in_file(path, name, _get_stamp(path), folders, is_declared) for name, path in user_files)
     return next((place for place in places if place is not None), None)
 
 
@@ -256,7 +254,7 @@ def _is_installed(path: Path) -> bool:
 
 
 def _get_stamp(path: Path) -> tuple[int, int]:
-    """Return modification time and size: an argument of cached functions, whose results a changed file invalidates."""
+    """Return modification time and size: an argument of cached functions, so that a changed file is read again."""
     status = path.stat()
     return status.st_mtime_ns, status.st_size
 

@@ -10,7 +10,7 @@ from cfeval_cli.errors import Failure, UserError, escape_controls, excerpt_error
 
 
 class SafeFormatter(logging.Formatter):
-    """Escape control characters that came from outside, and print no data with errors."""
+    """Escape control characters of external texts, and print no data with errors."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or the lines of a traceback."""

@@ -11,16 +11,16 @@ from cfeval_cli.core.explanation import Explanation
 
 
 def find_top_k(importance: Floats, k: int) -> Ints:
-    """Return the k most important features (n, k), ties in the order of the features, NO_FEATURE for absent ones."""
+    """Return the k most important features (n, k), ties in the order of the features; NO_FEATURE if absent."""
     return Explanation.from_scores(importance, np.isfinite(importance)).top_k(k)
 
 
 class _MatchCounts(NamedTuple):
     """Numbers of features of each instance (n,), given the k most important ones; features tied at rank k are open."""
 
-    selected_above: Ints  # selected features that are more important than the one at rank k
-    tied: Ints  # features that are as important as the one at rank k
-    selected_tied: Ints  # those of them that are selected
+    selected_above: Ints  # selected features that are more important than the feature at rank k
+    tied: Ints  # features that are as important as the feature at rank k
+    selected_tied: Ints  # tied features that are selected
     open_ranks: Ints  # ranks up to k that the tied features share
 
 

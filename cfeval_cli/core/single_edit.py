@@ -63,9 +63,10 @@ def find_best_edit(
 def find_single_edit(inputs: MetricInput, positions: Ints, features: Ints, max_values: int) -> SingleEdit:
     """Return the effect of changing one feature (m,) of some instances (m,), computed once for all metrics."""
 
-    def compute(new: Ints) -> Floats:
-        codes, labels, edited = inputs.codes[positions[new]], inputs.predicted_classes[positions[new]], features[new]
-        own_codes = codes[np.arange(len(new)), edited]
+    def compute(new_indices: Ints) -> Floats:
+        new_positions, edited = positions[new_indices], features[new_indices]
+        codes, labels = inputs.codes[new_positions], inputs.predicted_classes[new_positions]
+        own_codes = codes[np.arange(len(codes)), edited]
         edit = find_best_edit(inputs.dataset, inputs.model, codes, labels, own_codes, edited, max_values)
         return np.stack([edit.flips, edit.value, edit.probability], axis=1).astype(np.float64)
 

@@ -25,7 +25,7 @@ from cfeval_cli.errors import UserError, did_you_mean, shorten
 # Cells that count as missing in any column. Texts such as "unknown" may be values.
 MARKERS = ("?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "-", ".")
 _SENTINEL = re.compile(r"-(7+|8+|9+)|99+")  # numbers that often stand for a missing value
-_SENTINEL_FACTOR = 3  # a sentinel above all other numbers is at least this many times the next one
+_SENTINEL_FACTOR = 3  # a sentinel above all other numbers is at least this many times the next number
 _IDENTIFIER = re.compile(r"(^|[\W_])(id|key|index|uuid|guid)s?($|[\W_\d])|[a-z](Id|ID)$", re.IGNORECASE)
 _MIN_DISTINCT_SHARE = 0.9  # of the texts of a column that identifies rows
 _MIN_MEAN_WORDS = 4  # in the cells of a column of texts

@@ -236,7 +236,7 @@ class Text:
         return [*files, *find_files([] if self.embedding is None else self.embedding.list_files(), data_dir)]
 
     def _find_corpus(self, data_dir: Path) -> tuple[Corpus, list[VerifiedFile]]:
-        """Return the first corpus in the data folder; if there is none, the first one that can be fetched."""
+        """Return the first corpus in the data folder; if there is none, the first that can be fetched."""
         for corpus in self.corpora:
             # a damaged file is an error, although another corpus may be there
             local_files = [file.find_local(data_dir) for file in corpus.list_files()]

@@ -28,7 +28,7 @@ DrawOther = Callable[[int, int, Floats], Codes]
 
 @dataclass(frozen=True)
 class DecisionBoundary(Explainer):
-    """Sample edits, and select the features of the one that flips the label with the fewest edited features.
+    """Sample edits, and select the features of the flipping edit with the fewest edited features.
 
     Ties are broken by the Euclidean distance between embeddings, if the model has them, else by the order of the
     samples. Features are sorted by the drop in p(ŷ) that each edit causes alone; with label access, features that flip

@@ -91,7 +91,7 @@ def _read_table(file: Path) -> pd.DataFrame:
             first = stream.readline(1 << 20)
         separator = max("\t;,", key=first.count)
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # pandas only warns about a line that is longer than the first one
+            warnings.simplefilter("error")  # pandas only warns about a line that is longer than the first line
             return pd.read_csv(
                 file, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", skipinitialspace=True,
                 index_col=False,

@@ -45,7 +45,7 @@ class Axe(Metric):
         accuracy = inputs.memory.get_or_compute(
             repr(self),
             make_set_keys(is_selected, inputs.ids),
-            lambda new: self._compute_accuracy(inputs, new, is_selected[new]),
+            lambda new_indices: self._compute_accuracy(inputs, new_indices, is_selected[new_indices]),
         )
         yield Score("nearest", accuracy, np.ones(len(inputs)))
 

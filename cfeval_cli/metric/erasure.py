@@ -76,9 +76,10 @@ def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, positions: Ints,
         raise ValueError(fitted.reason)
     is_removed = is_removed & (inputs.codes[positions] != ABSENT)
 
-    def evaluate(new: Ints) -> Floats:
-        effect = compute_removal_effect(inputs.model, inputs.take(positions[new]), is_removed[new], replacement)
-        unknown = np.full(len(new), np.nan)
+    def evaluate(new_indices: Ints) -> Floats:
+        rows = inputs.take(positions[new_indices])
+        effect = compute_removal_effect(inputs.model, rows, is_removed[new_indices], replacement)
+        unknown = np.full(len(rows), np.nan)
         columns = (effect.flip_rate, effect.probability, effect.absolute_drop)
         return np.stack([unknown if column is None else column for column in columns], axis=1)
 

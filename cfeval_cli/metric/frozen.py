@@ -87,7 +87,7 @@ class Frozen(Metric):
         topic = f"sets of {size} that flip"
         can_flip = (
             inputs.memory.get_or_compute(
-                topic, inputs.ids, lambda new: self._find_flips(inputs, new, sets).astype(float)
+                topic, inputs.ids, lambda new_indices: self._find_flips(inputs, new_indices, sets).astype(float)
             )
             > 0
         )
@@ -118,7 +118,7 @@ class Frozen(Metric):
         return inputs.memory.get_or_compute(
             f"{self!r}, growing to {size}",
             make_set_keys(is_selected, inputs.ids),
-            lambda new: self._grow_sets(inputs, new, is_selected[new], size),
+            lambda new_indices: self._grow_sets(inputs, new_indices, is_selected[new_indices], size),
         )
 
     def _grow_sets(self, inputs: MetricInput, positions: Ints, is_selected: Bools, size: int) -> Floats:

@@ -60,8 +60,8 @@ class Naopc(ErasureCurveMetric):
         coarse = fitted if is_linear or lattice is not None else self._fit_coarse_removal(inputs, fitted)
         positions = np.arange(len(inputs)) if is_linear else self._sample_instances(inputs, coarse, lattice)
 
-        def compute_extremes(new: Ints) -> Floats:
-            new_positions = positions[new]
+        def compute_extremes(new_indices: Ints) -> Floats:
+            new_positions = positions[new_indices]
             if lattice is not None:
                 return lattice.compute_extremes(
                     inputs, fitted, new_positions, self.count_removals_per_point(inputs, new_positions)

@@ -52,7 +52,7 @@ class Plausible(Metric):
         keys = np.ascontiguousarray(np.pad(edited[positions] + 1, ((0, 0), (0, 1)), constant_values=1))
         keys = keys.astype(">i4").view(f"S{4 * keys.shape[1]}").ravel()
         votes = inputs.memory.get_or_compute(
-            repr(self), keys, lambda new: self._compute_votes(inputs, edited[positions[new]])
+            repr(self), keys, lambda new_indices: self._compute_votes(inputs, edited[positions[new_indices]])
         )
         shares = np.zeros(len(inputs))
         shares[positions] = votes[np.arange(len(positions)), counterfactuals.labels[positions]]

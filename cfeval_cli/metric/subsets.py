@@ -54,9 +54,9 @@ class RandomSubsetMetric(ErasureMetric):
     def _draw_sets(self, inputs: MetricInput, ids: Ints, first_positions: Ints) -> Bools:
         """Return the feature sets (n, R, M) of each instance, which do not depend on the explainer or the metric."""
 
-        def draw(new: Ints) -> Bools:
-            sets = np.zeros((len(new), self.subsets, inputs.dataset.n_features), dtype=bool)
-            for position, i in enumerate(new.tolist()):
+        def draw(new_indices: Ints) -> Bools:
+            sets = np.zeros((len(new_indices), self.subsets, inputs.dataset.n_features), dtype=bool)
+            for position, i in enumerate(new_indices.tolist()):
                 sets[position] = self._draw_sets_of(inputs.codes[first_positions[i]] != ABSENT, int(ids[i]))
             return sets
 

@@ -80,7 +80,7 @@ class _Output:
 
 
 def _select_output(outputs: Sequence[Any], name: str | None, path: str) -> _Output:
-    """Return the output with a name, or the first one of probabilities, or the first one."""
+    """Return the output with a name, or the first of probabilities, or the first of all."""
     by_name = {
         output.name: _Output(output.name, _has_probabilities(output), output.type.startswith("seq(map"))
         for output in outputs

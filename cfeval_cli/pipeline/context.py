@@ -91,8 +91,8 @@ def select_explained_instances(dataset: Dataset, seed: int, n_explain: int | Non
     """Return the test set, or a random sample of it."""
     if n_explain is None:
         return dataset.test
-    rows = make_stream(seed, "instances").choice(len(dataset.test), n_explain, replace=False)
-    return dataset.test.take(np.sort(rows))
+    positions = make_stream(seed, "instances").choice(len(dataset.test), n_explain, replace=False)
+    return dataset.test.take(np.sort(positions))
 
 
 def fit_removal(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledger) -> FittedRemoval:
@@ -105,6 +105,6 @@ def fit_removal(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: L
     return FittedRemoval(removal, removal.fit(dataset, client))
 
 
-def index_without_copy(rows: Ints, size: int) -> Ints | slice:
-    """Return a slice if the rows are all of `size` rows, because indexing with a slice copies nothing."""
-    return rows if len(rows) < size else slice(None)
+def index_without_copy(positions: Ints, size: int) -> Ints | slice:
+    """Return a slice if the positions are all of `size` rows, because indexing with a slice copies nothing."""
+    return positions if len(positions) < size else slice(None)

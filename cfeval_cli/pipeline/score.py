@@ -106,18 +106,18 @@ def _create_slab_input(
     result: ExplainerResult,
     edits: Edits,
 ) -> MetricInput:
-    """Return the metrics' input for the instances of a slab that one explainer explained."""
+    """Return the input of the metrics for the instances of a slab that an explainer explained."""
     plan, explanation = context.plan, result.explanation.take(slab)
     span = selection.get_span(slab)
-    rows = index_without_copy(selection.positions[span] - slab.start, slab.stop - slab.start)
+    positions = index_without_copy(selection.positions[span] - slab.start, slab.stop - slab.start)
     inputs = create_metric_input(
         context,
-        context.rows.take(slab).take(rows),
-        selection.features[slab][rows],
+        context.rows.take(slab).take(positions),
+        selection.features[slab][positions],
         (explanation.top_k(plan.settings.k) != NO_FEATURE).all(axis=1),
         {level: counterfactuals.take(span) for level, counterfactuals in edits.items()},
-        {definition: importance[slab][rows] for definition, importance in truth.items()},
-        explanation.take(rows) if plan.explainers[name].output == "scores" else None,
+        {definition: importance[slab][positions] for definition, importance in truth.items()},
+        explanation.take(positions) if plan.explainers[name].output == "scores" else None,
         context.evaluation_cache,
     )
     return replace(inputs, total=len(context.instances))
@@ -207,7 +207,7 @@ def create_metric_input(
     explanation: Explanation | None = None,
     evaluation_cache: EvaluationCache | None = None,
 ) -> MetricInput:
-    """Return the metrics' input for some instances that one explainer explained.
+    """Return the input of the metrics for some instances that an explainer explained.
 
     `truth` is that of these instances, and `explanation` has all features in order, unless the explainer returns
     sets. Inputs for the same instances share an `evaluation_cache`.

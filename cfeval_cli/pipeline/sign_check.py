@@ -30,13 +30,13 @@ def find_reversed_signs(context: RunContext, name: str, result: ExplainerResult)
     explainer = context.plan.explainers[name]
     if explainer.portable or not explainer.scores_are_effects or not isinstance(context.model, Probabilistic):
         return None
-    rows = _sample_rows(context, name, result)
-    if not len(rows):
+    positions = _sample_positions(context, name, result)
+    if not len(positions):
         return None
-    agreement = _compute_agreement(result, rows, _compute_drops(context, rows))
+    agreement = _compute_agreement(result, positions, _compute_drops(context, positions))
     means = {}
-    for label in np.unique(context.rows.predicted_classes[rows]).tolist():
-        values = agreement[context.rows.predicted_classes[rows] == label]
+    for label in np.unique(context.rows.predicted_classes[positions]).tolist():
+        values = agreement[context.rows.predicted_classes[positions] == label]
         mean = compute_t_interval(values[np.isfinite(values)], _CONFIDENCE)
         if mean.low > 0 or mean.high < 0:
             means[label] = mean.mean
@@ -58,8 +58,8 @@ def find_reversed_signs(context: RunContext, name: str, result: ExplainerResult)
     return warning
 
 
-def _sample_rows(context: RunContext, name: str, result: ExplainerResult) -> Ints:
-    """Return rows of explained instances, as many of each predicted class, without classes that have too few."""
+def _sample_positions(context: RunContext, name: str, result: ExplainerResult) -> Ints:
+    """Return positions of explained instances, as many of each predicted class, without classes that have too few."""
     order = make_stream(context.plan.settings.seed, f"signs.{name}").permutation(len(context.rows))
     explained = order[(result.explanation.features[order] != NO_FEATURE).sum(axis=1) > 1]
     labels = context.rows.predicted_classes[explained]
@@ -68,12 +68,12 @@ def _sample_rows(context: RunContext, name: str, result: ExplainerResult) -> Int
     return np.sort(np.concatenate([explained[:0], *samples]))
 
 
-def _compute_drops(context: RunContext, rows: Ints) -> Floats:
+def _compute_drops(context: RunContext, positions: Ints) -> Floats:
     """Return the drop (n, M) in the probability of the predicted class when each feature is removed."""
     client = Ledger().open_client(
         context.model, Access.PROBABILITY, LedgerKey("sign_check"), padded=context.dataset.padded
     )
-    sample, removal = context.rows.take(rows), Marginal(draws=_N_DRAWS)
+    sample, removal = context.rows.take(positions), Marginal(draws=_N_DRAWS)
     explain = Omission({removal.name: removal}, removal=removal.name).fit(context.dataset, client)
     batch = Batch(
         sample.ids, sample.codes, sample.predicted_classes, seed=context.plan.settings.seed, component="signs"
@@ -81,15 +81,15 @@ def _compute_drops(context: RunContext, rows: Ints) -> Floats:
     return explain(batch).to_dense(context.dataset.n_features)
 
 
-def _compute_agreement(result: ExplainerResult, rows: Ints, drops: Floats) -> Floats:
+def _compute_agreement(result: ExplainerResult, positions: Ints, drops: Floats) -> Floats:
     """Return Spearman's correlation (n,) of scores and drops of the scored features; NaN if one of them is constant."""
     from scipy.stats import rankdata
 
-    agreement = np.full(len(rows), np.nan)
-    for i, row in enumerate(rows.tolist()):
-        features = result.explanation.features[row]
+    agreement = np.full(len(positions), np.nan)
+    for i, position in enumerate(positions.tolist()):
+        features = result.explanation.features[position]
         is_scored = features != NO_FEATURE
-        ranks = rankdata(result.explanation.scores[row][is_scored]), rankdata(drops[i, features[is_scored]])
+        ranks = rankdata(result.explanation.scores[position][is_scored]), rankdata(drops[i, features[is_scored]])
         if all(np.ptp(values) for values in ranks):
             agreement[i] = np.corrcoef(*ranks)[0, 1]
     return agreement

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_REPEAT_SECONDS = 1.0  # between further interruptions, if the code catches the first one
+_REPEAT_SECONDS = 1.0  # between further interruptions, if the code catches the first interruption
 
 
 class TimeLimitExceeded(BaseException):

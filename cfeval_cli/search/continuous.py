@@ -107,14 +107,14 @@ class Continuous(Search):
             [task.make_rng(i).normal(size=(self.restarts, *origins.shape[1:])) for i in range(len(origins))]
         )
         noise *= (task.features != NO_FEATURE)[:, None, :, None]
-        rows = np.repeat(np.arange(len(origins)), self.restarts)
+        owners = np.repeat(np.arange(len(origins)), self.restarts)
         compute_probability = task.model.make_gradient_function(
             task.codes, task.features, task.predicted_classes, self.alpha
         )
 
         def compute_objective(vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
             """Return the objective and its gradient in the embeddings of the selected features."""
-            instances = rows[starts]
+            instances = owners[starts]
             probability, gradient = compute_probability(instances, vectors)
             shift = origins.take(instances, axis=0)
             np.subtract(vectors, shift, out=shift)
@@ -123,7 +123,7 @@ class Continuous(Search):
             gradient += shift
             return value, gradient
 
-        initial = (origins[:, None] + spread * noise).reshape(len(rows), *origins.shape[1:])
+        initial = (origins[:, None] + spread * noise).reshape(len(owners), *origins.shape[1:])
         optimizers = {"descent": self._run_descent, "adam": self._run_adam}
         final, values, norms, steps = optimizers[self.optimizer](compute_objective, initial)
         best = values.reshape(len(origins), self.restarts).argmin(axis=1) + np.arange(len(origins)) * self.restarts

@@ -129,7 +129,7 @@ def _make_group(cfg: DictConfig, group: str, kind: type[_T], components: Mapping
         if not _NAME.fullmatch(name):
             raise UserError(f"{group}.{name}: a name has letters, digits, _ and -, and does not begin with -.")
     members = {name: make_component(cfg, f"{group}.{name}", kind, components) for name in names}
-    if kind is Truth:  # in the order of the command line: the first one leads the tables and makes the controls
+    if kind is Truth:  # in the order of the command line: the first leads the tables and determines the controls
         return members
     # independent of the order of the command line: the same choice must give the same bytes
     return dict(sorted(members.items(), key=lambda item: (_get_display_order(item[1]), item[0])))

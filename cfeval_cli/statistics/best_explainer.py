@@ -140,7 +140,7 @@ class PairedMeans:
         return factor * self.standard_errors, p
 
     def find_non_inferior(self, margin: float, level: float = SIGNIFICANCE_LEVEL) -> Bools:
-        """Return which explainers (E,) are non-inferior to every other one.
+        """Return which explainers (E,) are non-inferior to every other explainer.
 
         The lower one-sided bound of each paired difference exceeds -margin: an intersection-union test, which needs
         no correction.

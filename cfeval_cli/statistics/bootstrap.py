@@ -128,7 +128,7 @@ def compute_resampled_sums(
                     blocks[-1] += summand
                 else:
                     blocks.append(summand)
-        del counts, weights  # before the next ones are drawn
+        del counts, weights  # before the next counts are drawn
     return [np.concatenate(blocks) for blocks in sums]
 
 

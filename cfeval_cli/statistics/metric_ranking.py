@@ -16,7 +16,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class PreferredMetrics:
-    """The metrics that agree with the ground truth of each question, the one with the highest mean τ first."""
+    """The metrics that agree with the ground truth of each question, the metric with the highest mean τ first."""
 
     source: str
     metrics: Mapping[str, Sequence[str]]  # by question

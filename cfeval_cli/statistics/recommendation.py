@@ -65,7 +65,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A cheaper explainer, and whether it is non-inferior to every other one."""
+    """A cheaper explainer, and whether it is non-inferior to every other explainer."""
 
     explainer: str
     cost_share: float  # its evaluations relative to those of the best
@@ -262,7 +262,7 @@ def _get_rank_key(score: ReferenceScore, facts: ExplainerFacts, k: int) -> tuple
 def _find_alternative(
     ranking: Sequence[str], ranked_means: PairedMeans, facts: Mapping[str, ExplainerFacts], margin: float
 ) -> Alternative | None:
-    """Return the cheapest non-inferior explainer; if there is none, the one that the fewest instances would show."""
+    """Return the cheapest non-inferior explainer; if there is none, that with the smallest required sample size."""
     best = facts[ranking[0]].evaluations
     if not best:
         return None

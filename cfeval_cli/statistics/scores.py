@@ -98,7 +98,7 @@ class Scores:
             metric, variant, explainer = (
                 categories[code[start]] for categories, code in zip(names, codes, strict=True)
             )
-            if not np.array_equal(last_ids, ids[start:end]):  # most series have the instances of the one before
+            if not np.array_equal(last_ids, ids[start:end]):  # most series have the instances of the previous series
                 last_ids = ids[start:end]
                 positions = all_ids.get_indexer(pd.Index(last_ids))
             part = ScoreSeries(numerator[start:end], denominator[start:end], positions)

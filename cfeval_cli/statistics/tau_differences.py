@@ -84,7 +84,7 @@ def _compare_pairs(
 
 
 def find_identical_metrics(tau: Floats) -> Ints:
-    """Return for each metric the first one that has the same τ (1 + B, J) in every resample."""
+    """Return for each metric the first metric with the same τ (1 + B, J) in every resample."""
     first: dict[bytes, int] = {}
     columns = np.ascontiguousarray(np.nan_to_num(tau, nan=-9.0).T) + 0.0  # turns -0 into 0
     return np.array([first.setdefault(column.tobytes(), i) for i, column in enumerate(columns)])

@@ -85,7 +85,7 @@ class DifferenceToBest:
 
 @dataclass(frozen=True)
 class QuestionSummary:
-    """The metrics for one question, the one with the highest τ first."""
+    """The metrics for one question, the metric with the highest τ first."""
 
     question: str
     metrics: list[MetricSummary]
