@@ -282,13 +282,16 @@ def test_results_before_an_interruption_are_cached_in_few_writes(tmp_path, monke
             raise Interruption
         return square(shared, positions)
 
-    outputs, put = [], Disk.put
-    monkeypatch.setattr(
-        Disk, "put", lambda self, *remainder: outputs.append(len(remainder[1])) or put(self, *remainder)
-    )
+    outputs = []
+
+    class CountingDisk(Disk):
+        def put(self, section, entries):
+            outputs.append(len(entries))
+            super().put(section, entries)
+
     for seconds, requested_columns in ((100.0, [9]), (0.0, [3, 3, 3])):
         monkeypatch.setattr(chunks, "STORE_SECONDS", seconds)
-        cache = Disk(str(tmp_path / str(seconds)))
+        cache = CountingDisk(str(tmp_path / str(seconds)))
         with pytest.raises(Interruption):
             run(replace(work(), compute=broken), cache=cache)
         assert [n_entries for n_entries in outputs if n_entries] == requested_columns

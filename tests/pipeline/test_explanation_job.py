@@ -4,7 +4,7 @@ import contextlib
 import signal
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pytest
@@ -318,17 +318,25 @@ class CountingBlackBox(Probabilistic):
         return np.stack([1 - positive, positive], axis=1)
 
 
+def forbid_concurrency(explainer):
+    """Return the same explainer, for instances one after the other."""
+
+    class SequentialExplainer(type(explainer)):
+        supports_concurrency = False
+
+    return SequentialExplainer(**{field.name: getattr(explainer, field.name) for field in fields(explainer)})
+
+
 @pytest.mark.parametrize("explainer", [Anchor(), Lime(n_samples=100), DecisionBoundary(n_samples=50)], ids=str)
-def test_batched_evaluation_changes_no_explanation(explainer, monkeypatch):
+def test_batched_evaluation_changes_no_explanation(explainer):
     model = CountingBlackBox()
     labels = model.predict_proba(DATASET.test.codes).argmax(axis=1)
-    explanation_job = replace(job(explainer, model=model), subject_hash=None, access=Access.PROBABILITY)
-    explanation_job = replace(explanation_job, rows=replace(ROWS, predicted_classes=labels))
+    rows = replace(ROWS, predicted_classes=labels)
     results, calls = {}, {}
-    for batched in (True, False):
-        monkeypatch.setattr(type(explainer), "supports_concurrency", batched)
+    for batched, tested_explainer in ((True, explainer), (False, forbid_concurrency(explainer))):
         model.calls.clear()
-        results[batched] = run(replace(explanation_job), slice(0, 40))
+        explanation_job = replace(job(tested_explainer, model=model), subject_hash=None, access=Access.PROBABILITY)
+        results[batched] = run(replace(explanation_job, rows=rows), slice(0, 40))
         calls[batched] = len(model.calls)
     assert (
         are_equal(results[True], results[False])
