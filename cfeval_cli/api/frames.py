@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from cfeval_cli.dataset.cells import make_matcher
 from cfeval_cli.dataset.config_text import format_config
 from cfeval_cli.dataset.describe import FileDescription, describe_file
 from cfeval_cli.errors import UserError, check_int, check_option, did_you_mean, shorten
-from cfeval_cli.model.external import PredictionFunction, Predictor
+from cfeval_cli.model.encoded import EncodedModel, FittedPredictor, has_tree_estimator
+from cfeval_cli.model.external import PredictionFunction
 from cfeval_cli.settings.build import make_component
 
 log = logging.getLogger("cfeval")
@@ -169,6 +171,18 @@ class FunctionModel(PredictionFunction, Fingerprinted):
         """Return None: nothing is taken from the cache, because the inputs of a function are not known."""
         return
 
+    def output_type(self, dataset: Dataset) -> type:
+        """Return EncodedModel for the method predict_proba of a tree model, else what the output is."""
+        is_encoded = self.gives != "labels" and has_tree_estimator(self._fitted_model)
+        return EncodedModel if is_encoded else super().output_type(dataset)
+
+    @property
+    def _fitted_model(self) -> object:
+        """The object whose method predict_proba is the function; None if there is none."""
+        if isinstance(self.function, MethodType) and self.function.__name__ == "predict_proba":
+            return self.function.__self__
+        return None
+
     def make_predictor(self, dataset: Dataset) -> _FunctionPredictor:
         """Return the source of predictions, which worker processes can receive."""
         from joblib import wrap_non_picklable_objects
@@ -176,7 +190,8 @@ class FunctionModel(PredictionFunction, Fingerprinted):
         # Functions of a notebook or a script cannot be pickled.
         function = wrap_non_picklable_objects(self.function)
         columns = self._collect_values(dataset)
-        return _FunctionPredictor(dataset, "predict_proba", None, self.batch_size, function, columns)
+        settings = {"function": function, "columns": columns, "model": self._fitted_model}
+        return _FunctionPredictor(dataset, "predict_proba", None, self.batch_size, **settings)
 
     def _collect_values(self, dataset: Dataset) -> Mapping[str, pd.Series[Any]]:
         """Return the original values of each feature by code, and the value of each constant column."""
@@ -200,11 +215,12 @@ class FunctionModel(PredictionFunction, Fingerprinted):
 
 
 @dataclass(frozen=True)
-class _FunctionPredictor(Predictor):
+class _FunctionPredictor(FittedPredictor):
     """The predictions of a function for rows with the names, order and types of the user's own columns."""
 
     function: Callable[[Any], Any]
     columns: Mapping[str, pd.Series[Any]] = field(repr=False)  # values by code, or the one value of a constant column
+    model: object = None  # whose method the function is
 
     @cached_property
     def _positions(self) -> Mapping[str, int]:
@@ -212,9 +228,9 @@ class _FunctionPredictor(Predictor):
 
     def predict_raw(self, codes: Codes) -> Any:
         """Return the output of the function."""
-        return self.function(self.build_frame(codes))
+        return self.function(self.make_rows(codes))
 
-    def build_frame(self, codes: Codes) -> pd.DataFrame:
+    def make_rows(self, codes: Codes) -> pd.DataFrame:
         """Return a DataFrame with the columns of the training rows."""
         zeros = np.zeros(len(codes), dtype=np.int64)
         values = {

@@ -30,7 +30,7 @@ from cfeval_cli.core import (
     ModelSpec,
     Workload,
 )
-from cfeval_cli.errors import UserError, check_installed, check_int, check_option
+from cfeval_cli.errors import UserError, check_int, check_option
 from cfeval_cli.explainer.coalitions import (
     draw_background,
     estimate_by_permutations,
@@ -77,13 +77,11 @@ class Shap(Explainer):
         return CircularRelation(truths={"shapley"})
 
     def check(self, spec: ModelSpec) -> None:
-        """Raise an error for an algorithm that does not apply to the model, or if the package is missing."""
+        """Raise an error for an algorithm that does not apply to the model."""
         if self.algorithm in _NEEDED_ABILITIES and (
             reason := spec.missing_ability_reason(_NEEDED_ABILITIES[self.algorithm])
         ):
             raise ValueError(f"algorithm={self.algorithm}: {reason}. Use algorithm=auto.")
-        if self._may_read_model(spec):
-            check_installed("shap", "shap")
 
     def choose_access(self, spec: ModelSpec) -> Access:
         """Everything for algorithms that read the model, otherwise probabilities."""
@@ -125,7 +123,9 @@ class Shap(Explainer):
             return _prepare_linear(dataset, model)
         if self.algorithm == "tree" or (self.algorithm == "auto" and model.access >= Access.WHITE_BOX):
             try:
-                return _prepare_tree(model, rows)
+                compute_tree_scores = _prepare_tree(model, rows)
+                log.info("shap uses algorithm=tree")
+                return compute_tree_scores
             except _UnsupportedTrees as error:
                 if self.algorithm == "tree":
                     raise UserError(f"explainer.shap.algorithm=tree: {error}. Use algorithm=auto.") from error
@@ -183,15 +183,16 @@ def _compute_mean_embedding(model: ModelClient, feature: int, codes: Codes) -> F
 def _prepare_tree(model: ModelClient, rows: Codes) -> ComputeScores:
     """Use the package's algorithm for trees on the encoded columns; a feature has the sum of its columns."""
     encoded = model.get_encoded_estimator()
-    columns, owners, classes = encoded.encode(rows), encoded.get_column_features(), encoded.get_estimator_classes()
     try:
+        columns, owners, classes = encoded.encode(rows), encoded.get_column_features(), encoded.get_estimator_classes()
         package = _make_tree_explainer(encoded.get_estimator(), columns)
         # The package rounds instances to the type of numbers that the trees read, but not the background.
         rounded = columns.astype(package.model.input_dtype).astype(np.float64)
         package = _make_tree_explainer(encoded.get_estimator(), rounded)
         values = _stack_classes(package.shap_values(columns, check_additivity=False), len(classes))
-    except Exception as error:  # the package raises errors of many types for models that it does not support
-        raise _UnsupportedTrees(f"the package reports: {' '.join(str(error).split())[:200]}") from error
+    except Exception as error:  # encoders and the package raise errors of many types for what they do not support
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise _UnsupportedTrees(reason) from error
     probability = model.predict_proba(rows)[:, classes]
     difference = np.abs(values.sum(axis=1) - (probability - probability.mean(axis=0))).max()
     if not difference <= _ADDITIVITY_TOLERANCE:  # as with splits by category, which the package reads as numbers
@@ -226,6 +227,8 @@ def _stack_classes(values: Any, n_classes: int) -> Floats:
 
 def _sum_columns(values: Floats, owners: Ints, n_features: int) -> Floats:
     """Return the sums (n, M) of the columns (n, W) of each feature; zero for a feature without columns."""
+    order = np.argsort(owners, kind="stable")
+    owners, values = owners[order], values[:, order]
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     sums = np.zeros((len(values), n_features))
     sums[:, owners[starts]] = np.add.reduceat(values, starts, axis=1)

@@ -16,10 +16,10 @@ from cfeval_cli.core import Codes, Dataset, Fingerprinted
 from cfeval_cli.core.fingerprint import hash_component, hash_type_code
 from cfeval_cli.core.imports import make_importable
 from cfeval_cli.errors import UserError, check_int, import_extra
+from cfeval_cli.model.encoded import EncodedModel, FittedPredictor, has_tree_estimator
 from cfeval_cli.model.external import (
     InvalidOutput,
     LabelModel,
-    Predictor,
     PretrainedModel,
     ProbabilityModel,
     describe_missing_columns,
@@ -78,13 +78,15 @@ class Skops(PretrainedModel, Fingerprinted):
         return model
 
     def output_type(self, dataset: Dataset) -> type:
-        """Return ProbabilityModel if the model has predict_proba, else LabelModel."""
+        """Return EncodedModel for trees on a table, ProbabilityModel for other probabilities, else LabelModel."""
         model = self.make_predictor(dataset).model
         if isinstance(model, _HasFeatureNames) and (
             reason := describe_missing_columns(list(model.feature_names_in_), dataset)
         ):
             raise UserError(f"model.path={self.path} {reason}")
-        return ProbabilityModel if has_predict_proba(model) else LabelModel
+        if not has_predict_proba(model):
+            return LabelModel
+        return EncodedModel if dataset.kind != "text" and has_tree_estimator(model) else ProbabilityModel
 
     def make_predictor(self, dataset: Dataset) -> _SkopsPredictor:
         """Return the file with the trusted types."""
@@ -117,7 +119,7 @@ def load_model(file: Path, trusted: tuple[str, ...], mark: str | None) -> Any:
 
 
 @dataclass(frozen=True)
-class _SkopsPredictor(Predictor):
+class _SkopsPredictor(FittedPredictor):
     """Predictions of the file, which each process opens for itself."""
 
     file: Path
@@ -128,12 +130,16 @@ class _SkopsPredictor(Predictor):
         """The model."""
         return load_model(self.file, self.trusted, self.mark)
 
+    def make_rows(self, codes: Codes) -> Any:
+        """Return decoded rows, with the columns that the model was trained on."""
+        model, rows = self.model, self.dataset.decode(codes)
+        if isinstance(rows, list):
+            return rows
+        return rows[list(model.feature_names_in_)] if isinstance(model, _HasFeatureNames) else rows.to_numpy()
+
     def predict_raw(self, codes: Codes) -> Any:
-        """Predict decoded rows, with the columns that the model was trained on."""
-        model = self.model
-        rows: Any = self.dataset.decode(codes)
-        if not isinstance(rows, list):
-            rows = rows[list(model.feature_names_in_)] if isinstance(model, _HasFeatureNames) else rows.to_numpy()
+        """Predict decoded rows."""
+        model, rows = self.model, self.make_rows(codes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if not has_predict_proba(model):

@@ -43,9 +43,9 @@ def test_model_gets_the_original_values_of_every_type(tmp_path):
     ]  # fmt: skip
     expected = table.drop(columns=["paid", "id"])
     for part in (dataset.train, dataset.validation, dataset.test):
-        pd.testing.assert_frame_equal(source.build_frame(part.codes), expected.iloc[part.ids].reset_index(drop=True))
+        pd.testing.assert_frame_equal(source.make_rows(part.codes), expected.iloc[part.ids].reset_index(drop=True))
     restored = pickle.loads(pickle.dumps(source))  # as it is sent to workers
-    pd.testing.assert_frame_equal(restored.build_frame(dataset.test.codes), source.build_frame(dataset.test.codes))
+    pd.testing.assert_frame_equal(restored.make_rows(dataset.test.codes), source.make_rows(dataset.test.codes))
     np.testing.assert_array_equal(restored.predict_raw(dataset.test.codes), source.predict_raw(dataset.test.codes))
 
 
@@ -127,7 +127,7 @@ def test_model_gets_original_amounts_dates_and_infinite_numbers(tmp_path, caplog
     assert [kinds[name] for name in ("start", "fee", "ratio")] == ["number"] * 3
     expected = table.drop(columns="paid").iloc[dataset.train.ids].reset_index(drop=True)
     pd.testing.assert_frame_equal(
-        source.build_frame(dataset.train.codes)[["start", "fee", "ratio"]], expected[["start", "fee", "ratio"]]
+        source.make_rows(dataset.train.codes)[["start", "fee", "ratio"]], expected[["start", "fee", "ratio"]]
     )
     assert "ratio: 1 infinite cell counts as missing ('inf')." in caplog.text
 

@@ -50,7 +50,6 @@ CASES = [
 @pytest.mark.parametrize(("explainer", "settings"), CASES)
 def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explainer, settings):
     if isinstance(explainer, Shap):
-        pytest.importorskip("shap")
         settings = settings if dataset is TABLE else tuple(name for name in settings if name != "background")
     model, ledger = draw_linear(dataset, 7, 3), Ledger()
     spec = ModelSpec(dataset, type(model))
@@ -71,7 +70,6 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
 
 
 def test_algorithms_for_some_models_have_no_estimate():
-    pytest.importorskip("shap")
     from sklearn.linear_model import LogisticRegression
 
     from cfeval_cli.model.estimator import Estimator
