@@ -10,7 +10,26 @@ from cfeval_cli.report.titles import is_truth
 from cfeval_cli.results.record import RunRecord
 
 _HEADER = ("", "seconds", "ms per instance", "model evaluations", "evaluations per instance")
+_MAX_LISTED_EXPLAINERS = 6
+_SHORT_SECONDS = NumberFormat("count", 1)
 _SECONDS, _ROWS_EACH = NumberFormat("count", 3), NumberFormat("count", 1)
+
+
+def write_cost_summary(ledger: pd.DataFrame, record: RunRecord) -> str:
+    """Write what the explanations cost by explainer, and what the whole run cost."""
+    lines = ledger[(ledger["part"] == "explainer") & ledger["name"].isin(list(record.explainers))]
+    lines = lines.sort_values("model_rows", ascending=False, kind="stable")
+    parts = [
+        f"{record.explainers[line['name']]} {COUNT.write(line['model_rows'] / record.instances)} "
+        f"({_SHORT_SECONDS.write(line['seconds'])} s)"
+        for line in lines.iloc[:_MAX_LISTED_EXPLAINERS].to_dict("records")
+    ]
+    remainder = f", {len(lines) - len(parts)} more" * (len(lines) > len(parts))
+    duration = f", {COUNT.write(record.seconds)} s" * bool(record.seconds)
+    return (
+        f"Model evaluations per instance, and seconds: {', '.join(parts)}{remainder}. Whole run: "
+        f"{COUNT.write(ledger['model_rows'].sum())} evaluations{duration}."
+    )
 
 
 def build_costs(ledger: pd.DataFrame, record: RunRecord) -> Table:

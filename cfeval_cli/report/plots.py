@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from cfeval_cli.statistics.recommendation import Recommendation
     from cfeval_cli.statistics.run_statistics import RunStatistics
 
 # the colours of Okabe and Ito, for all kinds of colour vision, with a darker yellow for white paper
@@ -46,7 +47,7 @@ INK = "#444444"
 GRID = "#dddddd"
 _DPI = 200  # dots per inch of a png
 PAGE_WIDTH, COLUMN_WIDTH = 7.0, 3.3  # inches: two columns of a paper, and one
-_MAX_TITLE_LETTERS = 28  # above a panel
+_MAX_DRAWN_EXPLAINERS = 12
 _STYLE = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
     "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
@@ -64,6 +65,7 @@ class Plot:
     title: str
     caption: str
     part: str = "trust"  # of a report, as for tables
+    description: str = ""  # the values in words, for screen readers; empty: the caption
     _rendered: dict[str, bytes] = field(default_factory=dict)  # by format
 
     def render(self, kind: str) -> bytes:
@@ -117,16 +119,17 @@ def apply_style() -> Iterator[None]:
         yield
 
 
-def draw_plots(statistics: RunStatistics, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
-    """Return the plots of values, counterfactuals, agreement and costs in the order of a page, by file name."""
+def draw_plots(
+    statistics: RunStatistics, costs: pd.DataFrame, record: RunRecord, recommendation: Recommendation | None = None
+) -> dict[str, Plot]:
+    """Return the plots of explainers, counterfactuals, agreement and costs, by file name."""
     ungraded = statistics.metrics[statistics.metrics["quality_level"].isna()]
     with_values = set(_list_pairs(ungraded[ungraded["value"].notna()]))
     truths = [truth for truth in list_leading_truths(record) if truth in with_values]
-    has_judged = any(not is_truth(pair[0], record) for pair, _ in _group_by_metric(ungraded, record))
     figures = {}
     with apply_style():
-        if len(ungraded) and not (truths and has_judged):  # the plots against the truths show the same values
-            figures["scores"] = _draw_scores(ungraded, record)
+        if panels := _list_panels(ungraded, record, recommendation):
+            figures["explainers"] = _draw_explainers(panels, record)
         flips, distances = (
             select_quantity(ungraded[ungraded["value"].notna()], quantity, record)
             for quantity in (Quantity.FLIPPED, Quantity.DISTANCE)
@@ -135,10 +138,6 @@ def draw_plots(statistics: RunStatistics, costs: pd.DataFrame, record: RunRecord
             figures["counterfactuals"] = _draw_counterfactuals(flips, distances, record)
         if statistics.correlations["tau"].notna().any():
             figures["correlations"] = draw_correlations(statistics.correlations, record)
-        if has_judged:
-            for number, truth in enumerate(truths):
-                name = "truth" if number == 0 else f"truth_{truth[1]}"
-                figures[name] = _draw_against_truth(ungraded, select_subset(statistics.correlations), record, truth)
         if truths:
             figures["costs"] = _draw_costs(ungraded, costs, record, truths)
     return figures
@@ -202,16 +201,6 @@ def add_legend(figure: Figure, axis: Axes, location: str = "lower center") -> No
         text.set_parse_math(False)
 
 
-def set_panel_title(axis: Axes, pair: Pair, record: RunRecord, addition: str = "") -> None:
-    """Set the metric as the title of a panel, on two lines if it has details."""
-    title = make_metric_title(*pair, record)
-    lines = [title.name, f"{title.bracket[1:]} {ARROWS[title.direction]}".strip()] if title.details else [title.text]
-    lines = [escape_controls(line) for line in lines]
-    number = 0 if title.details and len(lines[1] + addition) + 1 > _MAX_TITLE_LETTERS else -1
-    lines[number] += addition
-    axis.set_title("\n".join(lines), parse_math=False)
-
-
 def widen_limits(limits: tuple[float, float]) -> tuple[float, float]:
     """Return limits of an axis on which values that differ by rounding alone look the same."""
     low, high = limits
@@ -247,58 +236,87 @@ def _draw_crosses(
         axis.plot(x[name], y[name], ls="", ms=4, label=title, **looks[name].marker_options)
 
 
-def _draw_scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
-    """Draw a panel for each metric with a dot for each explainer."""
-    names = list(dict.fromkeys(metrics["explainer"]))
+@dataclass(frozen=True)
+class _Panel:
+    """A score of all explainers, as it is drawn."""
+
+    title: str
+    lines: pd.DataFrame  # value, value_low and value_high by explainer
+    is_share: bool = False
+
+
+def _list_panels(metrics: pd.DataFrame, record: RunRecord, recommendation: Recommendation | None) -> list[_Panel]:
+    """Return the agreement with the reference for each question, and the first erasure and counterfactual metric."""
+    panels = []
+    if recommendation is not None and recommendation.is_computed:
+        k = recommendation.k
+        for question, answer in recommendation.answers.items():
+            values = {
+                score.explainer: {"value": score.recall[k - 1], "value_low": score.low, "value_high": score.high}
+                for score in answer.scores
+            }
+            if values:
+                lines = pd.DataFrame.from_dict(values, orient="index").astype(float)
+                panels.append(_Panel(f"{question}:\nrecall@{k} ↑", lines, is_share=True))
+    by_metric = {pair: lines.set_index("explainer") for pair, lines in _group_by_metric(metrics, record)}
+    if not panels:
+        panels = [
+            _Panel(f"{truth[1]}:\n{truth[0]} ↑", by_metric[truth], is_share=True)
+            for truth in list_leading_truths(record)[:2]
+            if truth in by_metric
+        ]
+    for block in ("erasure", "counterfactual"):
+        pairs = [pair for pair in by_metric if record.metrics[pair[0]].block == block and not is_truth(pair[0], record)]
+        pairs.sort(key=lambda pair: pair[1] in record.arbitrary_removals)
+        panels += [_Panel(_write_panel_title(pair, record), by_metric[pair]) for pair in pairs[:1]]
+    return panels
+
+
+def _write_panel_title(pair: Pair, record: RunRecord) -> str:
+    title = make_metric_title(*pair, record)
+    return f"{title.name}\n{title.bracket[1:]} {ARROWS[title.direction]}".rstrip() if title.details else title.text
+
+
+def _draw_explainers(panels: Sequence[_Panel], record: RunRecord) -> Plot:
+    """Draw a panel for each score with a dot and an interval for each explainer, the best of the first score first."""
+    looks = assign_looks(record.explainers)
+    order = panels[0].lines["value"].sort_values(ascending=False, kind="stable").index
+    names = [name for name in order if name in looks][:_MAX_DRAWN_EXPLAINERS]
     titles = [escape_controls(record.explainers[name]) for name in names]
-    by_metric, looks = _group_by_metric(metrics, record), assign_looks(record.explainers)
-    figure, axes = make_panels(len(by_metric), 0.6 + 0.16 * max(2, len(names)))
-    for i, (axis, (pair, lines)) in enumerate(zip(axes, by_metric, strict=True)):
-        heights = [names.index(name) for name in lines["explainer"]]
-        colours = [looks[name].colour for name in lines["explainer"]]
+    n_rows = -(-len(panels) // 2)
+    figure = make_figure(COLUMN_WIDTH, 0.1 + n_rows * (0.48 + 0.145 * max(2, len(names))))
+    axes = np.asarray(figure.subplots(n_rows, min(2, len(panels)), squeeze=False)).ravel().tolist()
+    texts = []
+    for i, (axis, panel) in enumerate(zip(axes, panels, strict=False)):
+        lines = panel.lines.reindex(names)
         left_errors, right_errors = _compute_error_bars(lines, "value")
-        axis.hlines(heights, lines["value"] - left_errors, lines["value"] + right_errors, colors=colours, lw=1.2)
-        for height, value, name in zip(heights, lines["value"], lines["explainer"], strict=True):
-            axis.plot(value, height, ls="", ms=3.5, **looks[name].marker_options)
-        axis.set_yticks(range(len(names)), titles if i % 4 == 0 else [""] * len(names), parse_math=False)
+        colours = [looks[name].colour for name in names]
+        axis.hlines(
+            range(len(names)), lines["value"] - left_errors, lines["value"] + right_errors, colors=colours, lw=1.2
+        )
+        for height, name in enumerate(names):
+            axis.plot(lines["value"][name], height, ls="", ms=3.5, **looks[name].marker_options)
+        axis.set_yticks(range(len(names)), titles if i % 2 == 0 else [""] * len(names), parse_math=False)
         axis.set_ylim(len(names) - 0.5, -0.5)
-        axis.margins(x=0.12)
         axis.grid(axis="x")
         axis.locator_params(axis="x", nbins=4)
-        axis.set_xlim(*widen_limits(axis.get_xlim()))
-        set_panel_title(axis, pair, record)
-    caption = f"Value of each metric for each explainer.{describe_data(record, 'Bars')}"
-    return Plot(figure, "Scores of the explainers", caption, part="scores")
-
-
-def _draw_against_truth(metrics: pd.DataFrame, correlations: pd.DataFrame, record: RunRecord, truth: Pair) -> Plot:
-    """Draw a panel for each metric: its values against the agreement of the explainers with a ground truth."""
-    agreement, truth_name = truth
-    names = list(dict.fromkeys(metrics["explainer"]))
-    by_metric = {pair: lines.set_index("explainer") for pair, lines in _group_by_metric(metrics, record)}
-    panels = {pair: lines for pair, lines in by_metric.items() if pair not in list_leading_truths(record)}
-    judged = correlations[(correlations["truth"] == truth_name) & (correlations["agreement"] == agreement)]
-    taus = judged.set_index(["metric", "variant"])["tau"].to_dict()
-    figure, axes = make_panels(len(panels), 1.35)
-    for axis, (pair, lines) in zip(axes, panels.items(), strict=True):
-        _draw_crosses(axis, by_metric[truth], lines, names, record)
-        axis.set_xlim(-0.06, 1.06)
-        axis.grid()
-        axis.locator_params(axis="y", nbins=4)
-        axis.set_ylim(*widen_limits(axis.get_ylim()))
-        if record.metrics[pair[0]].better == "lower":
-            axis.invert_yaxis()  # up is better everywhere
-        tau = taus.get(pair, np.nan)
-        set_panel_title(axis, pair, record, "" if pd.isna(tau) else f", τ = {tau:.2f}")
-    figure.supxlabel(f"ground truth ({agreement}, {truth_name})", fontsize=8, parse_math=False)
-    add_legend(figure, max(axes, key=lambda axis: len(axis.lines)), "upper center")
-    caption = (
-        "Value of each metric for each explainer, against the agreement of the explainer with the ground truth. Up is "
-        "better in every panel (axes of metrics that should be low are inverted): a metric that agrees with the ground "
-        f"truth rises from left to right.{describe_data(record, 'Bars')}"
-    )
-    question = name_truths([truth_name], record)[truth_name]
-    return Plot(figure, f"Metric against ground truth{'' if question == truth_name else f': {question}'}", caption)
+        axis.set_xlim(*((-0.03, 1.03) if panel.is_share else widen_limits(axis.get_xlim())))
+        title = escape_controls(panel.title, keep="\n")
+        axis.set_title(title, parse_math=False)
+        values = ", ".join(
+            f"{record.explainers[str(name)]} {value:.2f}" for name, value in lines["value"].dropna().items()
+        )
+        texts.append(f"{' '.join(title.split())}: {values}.")
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    has_reference = panels[0].is_share
+    caption = "Right is better (↓: left)."
+    if has_reference and len(panels) > 2:
+        caption += " Top: agreement with the reference. Bottom: metrics, which agree with it if the order is the same."
+    return Plot(
+        figure, "How faithful is each explainer?", f"{caption}{describe_data(record, 'Bars')}", part="answer",
+        description=escape_controls(" ".join(texts)),
+    )  # fmt: skip
 
 
 def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: RunRecord) -> Plot:
@@ -318,10 +336,11 @@ def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: 
     axes[0].set_ylabel(flips_title)
     add_legend(figure, max(axes, key=lambda axis: len(axis.lines)))
     caption = (
-        "Share of instances with a counterfactual that flips the label, against its mean distance: the upper left is "
-        f"best.{describe_data(record, 'Bars')}"
+        "Share of instances whose prediction changes when the search edits the selected features, against the mean "
+        "distance of the edit. In the upper left, small edits of the selected features change most predictions."
+        f"{describe_data(record, 'Bars')}"
     )
-    return Plot(figure, f"{flips_title} against {distances_title.lower()}", caption, part="scores")
+    return Plot(figure, "Do edits of the selected features change the prediction?", caption, part="scores")
 
 
 @dataclass(frozen=True)
@@ -380,12 +399,13 @@ def draw_correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
     axes[0].set_ylim(len(pairs) - 0.5, -0.6)
     add_legend(figure, axes[0])
     caption = (
-        "Kendall's τ, with and without controls (explainers that select random features or the reference features), "
-        "and Spearman's ρ between the ranking by each metric and by the ground truth. p: probability that a random "
-        "ordering agrees with the ground truth as well (one-sided, unadjusted; exact for up to eight explainers)."
+        "The further right, the better the metric ranks the explainers. Kendall's τ, with and without controls "
+        "(explainers that select random features or the reference features), and Spearman's ρ between the ranking by "
+        "each metric and by the ground truth. p: probability that a random ordering agrees with the ground truth as "
+        "well (one-sided, unadjusted; exact for up to eight explainers)."
         f"{describe_data(record, 'Bars')}"
     )
-    return Plot(figure, "Agreement of each metric with the ground truth", caption)
+    return Plot(figure, "Which metric ranks the explainers as the ground truth does?", caption)
 
 
 def _draw_coefficient(axis: Axes, lines: pd.DataFrame, coefficient: _Coefficient, pairs: Sequence[Pair]) -> None:
@@ -435,5 +455,5 @@ def _draw_costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, t
             if truth == truths[-1]:
                 axis.set_xlabel(label)
     add_legend(figure, figure.axes[0])
-    caption = "Agreement of each explainer with the ground truth, against the cost of its explanations."
-    return Plot(figure, "Cost against faithfulness", f"{caption}{describe_data(record, 'Bars')}", part="cost")
+    caption = "In the upper left, an explainer agrees with the ground truth at a low cost."
+    return Plot(figure, "What do faithful explanations cost?", f"{caption}{describe_data(record, 'Bars')}", part="cost")

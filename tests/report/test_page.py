@@ -96,7 +96,7 @@ def test_report_has_tables_figures_settings_and_instances(toy, make_run):
     content = unescape(text_of(html))
     for title in ("Scores and ranks", "Agreement of each metric's ranking", "Differences between the τ", "Costs"):
         assert title in content
-    for name in ("correlations", "truth", "counterfactuals", "costs"):
+    for name in ("explainers", "correlations", "counterfactuals", "costs"):
         assert f'id="figure-{name}"' in html
     assert re.search(r"\d+ used, of 600 read", content) and "SHA-256" in content and "cfeval run 'explainer=" in content
     data = read_embedded_json(html, "browser-data")

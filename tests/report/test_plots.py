@@ -8,10 +8,11 @@ import pytest
 from matplotlib.collections import LineCollection
 
 from cfeval_cli.report import plots
-from cfeval_cli.report.build_costs import build_costs
+from cfeval_cli.report.build_costs import build_costs, write_cost_summary
 from cfeval_cli.report.page import svg
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.recommendation import Answer, ExplainerFacts, Recommendation, ReferenceScore
 from cfeval_cli.statistics.run_statistics import compute_statistics
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
@@ -51,39 +52,43 @@ def bars(axis):
     ]
 
 
-def test_scores_have_a_dot_and_an_interval_for_each_explainer(drawing):
+def test_explainers_have_a_dot_and_an_interval_in_each_panel(drawing):
     statistics, figures = drawing
-    assert list(figures) == ["correlations", "truth", "costs"]
-    other = change_record(RUN, settings={"truth": ["absolute"]})  # a truth that was not computed
-    figure = plots.draw_plots(statistics, COSTS, other)["scores"].figure
+    assert list(figures) == ["explainers", "correlations", "costs"]
+    figure = figures["explainers"].figure
     panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
-    panel = panels["C (disc., label) ↑"]
-    own = statistics.metrics[statistics.metrics["metric"] == "c"]
-    dots = sorted((line.get_ydata()[0], line.get_xdata()[0]) for line in panel.lines)
-    assert dots == [(i, pytest.approx(value)) for i, value in enumerate(own["value"])]
-    ends = sorted((segment[0, 1], segment[:, 0].min(), segment[:, 0].max()) for segment in bars(panel))
-    for i, (end, line) in enumerate(zip(ends, own.itertuples(), strict=True)):
-        assert end == pytest.approx((i, min(line.value_low, line.value), max(line.value_high, line.value)))
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == list(NAMES.values())
+    assert list(panels) == ["signed: recall ↑", "Suff. (del.) ↑", "C (disc., label) ↑"]
+    own = dict(iter(statistics.metrics.groupby("metric")))
+    order = own["recall"].sort_values("value", ascending=False, kind="stable")["explainer"].tolist()
+    for metric, panel in zip(("recall", "sufficiency", "c"), panels.values(), strict=True):
+        lines = own[metric].set_index("explainer").loc[order]
+        dots = [(line.get_ydata()[0], line.get_xdata()[0]) for line in panel.lines]
+        assert dots == [(i, pytest.approx(value)) for i, value in enumerate(lines["value"])]
+        ends = sorted((segment[0, 1], segment[:, 0].min(), segment[:, 0].max()) for segment in bars(panel))
+        for i, (end, line) in enumerate(zip(ends, lines.itertuples(), strict=True)):
+            assert end == pytest.approx((i, min(line.value_low, line.value), max(line.value_high, line.value)))
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [NAMES[name] for name in order]
+    best = own["recall"].set_index("explainer")["value"][order[0]]
+    assert figures["explainers"].description.startswith(f"signed: recall ↑: {NAMES[order[0]]} {best:.2f}, ")
 
 
-def test_each_metric_is_drawn_against_the_truth(drawing):
-    statistics, figures = drawing
-    true = statistics.metrics[statistics.metrics["metric"] == "recall"].set_index("explainer")["value"]
-    own = statistics.metrics[statistics.metrics["metric"] == "c"].set_index("explainer")["value"]
-    panel = next(axis for axis in figures["truth"].figure.axes if axis.get_title().startswith("C\n"))
-    dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panel.lines]
-    assert dots == [(pytest.approx(true[name]), pytest.approx(own[name])) for name in EXPLAINERS]
+def test_first_panels_have_the_scores_of_the_answer(drawing):
+    answers = {
+        "contribution": Answer("shapley", scores=[ReferenceScore("a", (0.2, 0.6), (1.0, 1.0), 0.5, 0.7)]),
+        "change": Answer(reason="no reference"),
+    }
+    recommendation = Recommendation(2, 0.05, 0.95, {"a": ExplainerFacts("A")}, answers)
+    panel = plots.draw_plots(drawing[0], COSTS, RUN, recommendation)["explainers"].figure.axes[0]
+    assert panel.get_title() == "contribution:\nrecall@2 ↑" and panel.lines[0].get_xdata()[0] == 0.6
+    ((start, end),) = (segment[:, 0] for segment in bars(panel))
+    assert (start, end) == pytest.approx((0.5, 0.7))
 
 
-@pytest.mark.parametrize("pair", [("c", "probability"), ("proximity", "probability"), ("comprehensiveness", "del")])
-def test_title_with_tau_fits_the_last_panel(pair):
-    figure, axes = plots.make_panels(4, 1.35)
-    with plots.apply_style():
-        plots.set_panel_title(axes[-1], pair, RECORD, ", τ = -0.07")
-        plots.Plot(figure, "", "").render("svg")  # which finds the places
-        box = axes[-1].title.get_window_extent()
-    assert "τ = -0.07" in axes[-1].get_title() and box.x1 <= figure.bbox.x1 + 1
+def test_metrics_without_a_truth_are_drawn_alone(drawing):
+    other = change_record(RUN, settings={"truth": ["absolute"]})  # a truth that was not computed
+    figures = plots.draw_plots(drawing[0], COSTS, other)
+    visible = [axis for axis in figures["explainers"].figure.axes if axis.get_visible()]
+    assert len(visible) == 2 and "reference" not in figures["explainers"].caption
 
 
 def test_correlations_show_tau_its_interval_and_p(drawing):
@@ -110,6 +115,10 @@ def test_costs_are_per_instance(drawing):
     for axis, column, unit in ((time_axis, "seconds", 1000), (rows_axis, "model_rows", 1)):
         dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines]
         assert dots == [(pytest.approx(unit * COSTS[column][i] / 50), pytest.approx(truth[i])) for i in range(4)]
+    assert write_cost_summary(COSTS, change_record(RUN, seconds=12.4)) == (
+        "Model evaluations per instance, and seconds: D 60 (1.5 s), C_1 40 (1.0 s), $x^2$ <b> 20 (0.5 s), A 0 (0.0 s). "
+        "Whole run: 6,210 evaluations, 12 s."
+    )
     text = render_markdown(build_costs(COSTS, RUN))
     assert "| explainer: D | 1.500 | 30.000 | 3,000 | 60.0 |" in text
     assert "| search: A (label) | 0.100 | 2.000 | 50 | 1.0 |" in text
@@ -118,11 +127,11 @@ def test_costs_are_per_instance(drawing):
 
 def test_figures_are_reproducible_and_names_are_plain_text(drawing):
     first, second = drawing[1], draw_run()[1]
-    for kind, names in (("svg", list(first)), ("pdf", list(first)), ("png", ["truth"])):  # dots take long
+    for kind, names in (("svg", list(first)), ("pdf", list(first)), ("png", ["explainers"])):  # dots take long
         bodies = {name: first[name].render(kind) for name in names}
         assert bodies == {name: second[name].render(kind) for name in names}
         if kind == "svg":
-            assert not any(b"<b>" in text for text in bodies.values()) and b"$x^2$ &lt;b&gt;" in bodies["truth"]
+            assert not any(b"<b>" in text for text in bodies.values()) and b"$x^2$ &lt;b&gt;" in bodies["explainers"]
 
 
 def test_axis_limits_hide_rounding_differences():
@@ -135,7 +144,7 @@ def test_run_writes_its_figures_and_costs(toy, make_run):
     small = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
     folder = make_run(toy, *explainers, *small, "n_explain=20", "figures=[svg]", "bounds=2000", "explainer_stability=5")
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
-        f"{name}.svg" for name in ("correlations", "costs", "counterfactuals", "truth", "truth_contrast")
+        f"{name}.svg" for name in ("correlations", "costs", "counterfactuals", "explainers")
     ]
     costs = pd.read_csv(folder / "costs.csv")
     assert (costs["seconds"] >= 0).all() and costs["seconds"].sum() > 0

@@ -18,7 +18,7 @@ from cfeval_cli import __version__
 from cfeval_cli.core.files import make_subfolder, write_atomically
 from cfeval_cli.report import paper_answer, plots, recommendation, verdict
 from cfeval_cli.report.build_brief import build_brief
-from cfeval_cli.report.build_costs import build_costs, build_stages
+from cfeval_cli.report.build_costs import build_costs, build_stages, write_cost_summary
 from cfeval_cli.report.build_tables import build_tables, select_metrics
 from cfeval_cli.report.notes import describe_baselines
 from cfeval_cli.report.page import glossary, methods, provenance, svg
@@ -125,11 +125,13 @@ class Report:
             [*self.tables, build_costs(results.costs, record), *build_stages(record)],
             glossary.list_terms(record),
             title=_write_title(record, is_recommended=self.recommendation is not None),
+            lead=f"{record.instances:,} instances, k = {settings.k}, seed {settings.seed}",
             facts=facts,
             verdict=self.verdict,
             recommendation=self.recommendation,
             paper=self.paper,
             warnings=provenance.list_warnings(results),
+            cost=write_cost_summary(results.costs, record),
             plots=embed_figures(figures, formats),
             examples=select_examples(browser, name_truths(settings.truth, record), disagreements),
             browser=browser,
@@ -143,7 +145,8 @@ class Report:
 
 def draw_figures(results: StoredRun) -> dict[str, Plot]:
     """Return all figures of a run by name, in the order of the page."""
-    return plots.draw_plots(drop_small_rankings(results.statistics), results.costs, results.record)
+    statistics = drop_small_rankings(results.statistics)
+    return plots.draw_plots(statistics, results.costs, results.record, results.recommendation)
 
 
 def save_figures(figures: Mapping[str, Plot], folder: Path, formats: Iterable[str]) -> None:
@@ -256,7 +259,7 @@ def embed_figures(figures: Mapping[str, Plot], formats: Sequence[str]) -> list[_
             name=name,
             title=plot.title,
             caption=plot.caption,
-            svg=svg.make_inline_svg(plot.render("svg").decode(), name, plot.title, plot.caption),
+            svg=svg.make_inline_svg(plot.render("svg").decode(), name, plot.title, plot.description or plot.caption),
             files=formats,
             part=plot.part,
             wide=plot.figure.get_figwidth() > COLUMN_WIDTH,
