@@ -46,7 +46,7 @@ EXPERIMENTS = {
     "table3": ["experiment=table3"],
     "heloc_judges": [
         "dataset=heloc", "model=estimator", "explainer=[random,omission,lime,shap]", "judge=[logistic,tree]",
-        "n_explain=100", "k=2", TRUTHS, METRICS,
+        "n_explain=100", "k=2", "min_per_class=0", TRUTHS, METRICS,
     ],
     "sweep": ["--multirun", "dataset=adults", "seed=0,1,2", "n_explain=200", "k=2", TRUTHS, METRICS],
 }  # fmt: skip

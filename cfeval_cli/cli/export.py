@@ -17,13 +17,15 @@ from cfeval_cli.settings import compose
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cfeval_cli.settings.plan import Plan
+
 _FILE_FORMATS = (".csv", ".tsv", ".parquet")
 
 
 def export_instances(overrides: list[str], config_dir: str | None, into: Path | None, *, force: bool) -> None:
     """Write the instances that a run with these settings explains."""
     from cfeval_cli.pipeline.context import select_explained_instances
-    from cfeval_cli.settings.build import make_component
+    from cfeval_cli.settings.build import build_plan, make_component
     from cfeval_cli.settings.plan import check_size
 
     path = _check_target(into, force)
@@ -37,10 +39,24 @@ def export_instances(overrides: list[str], config_dir: str | None, into: Path | 
         dataset = settings.load(Path(str(cfg.data_dir)).expanduser(), seed)
     check_size(dataset, size)
     instances = select_explained_instances(dataset, seed, size)
+    if len(instances) < len(dataset.test) and cfg.min_per_class:
+        instances = _sample_by_class(build_plan(cfg))
     _write_table(build_table(dataset, instances), path)
     summary = f"{len(instances):,} instances of {dataset.name} (seed {seed}): {path}"
     hint = "To evaluate your scores of these instances: cfeval run explainer=[…,file] explainer.file.path=FILE"
     sys.stdout.write(escape_controls(f"{summary}\n{hint}", keep="\n") + "\n")
+
+
+def _sample_by_class(plan: Plan) -> Split:
+    """Return the instances that a run explains if they depend on the predictions of its model, which is trained."""
+    from cfeval_cli.pipeline.context import predict_explained_instances
+    from cfeval_cli.pipeline.data import load_dataset
+    from cfeval_cli.pipeline.train import relabel_by_teacher, train_model
+
+    with refuse_exit():
+        dataset = load_dataset(plan)
+        model = train_model(plan, relabel_by_teacher(plan, dataset, plan.cache), plan.cache)
+        return predict_explained_instances(dataset, model, plan.settings).instances
 
 
 def build_table(dataset: Dataset, instances: Split) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isnan
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from cfeval_cli.core import ExplainerResult, Floats, Ints, TruthEstimate
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.repeat import RepeatedSample
+from cfeval_cli.pipeline.sampling import compute_class_weights
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.explainer_stability import compute_mean_overlap
 from cfeval_cli.statistics.recommendation import (
@@ -65,7 +67,8 @@ def _answer(
         return Answer(reason=_explain_missing_truth(plan))
     importance = estimates[truth].importance
     positions = np.flatnonzero(~np.isnan(importance).any(axis=1))
-    return answer_question(
+    is_sampled = context.weights is not None or len(positions) < len(importance)
+    answer = answer_question(
         truth,
         _create_sample(context, importance[positions], explanations, positions),
         facts,
@@ -75,6 +78,7 @@ def _answer(
         confidence=settings.confidence,
         seed=settings.seed,
     )
+    return replace(answer, is_reweighted=is_sampled and settings.min_per_class > 0)
 
 
 def _explain_missing_truth(plan: Plan) -> str:
@@ -87,18 +91,13 @@ def _create_sample(
     context: RunContext, importance: Floats, explanations: Mapping[str, ExplainerResult], positions: Ints
 ) -> ReferenceSample:
     """Return the reference attributions with the rankings of the explainers; classes have the weights of all data."""
-    n_features = context.dataset.n_features
-    classes = context.rows.predicted_classes[positions]
-    in_sample, in_all = (
-        np.bincount(labels, minlength=len(context.dataset.classes), weights=weights)
-        for labels, weights in ((classes, None), (context.rows.predicted_classes, context.weights))
-    )
-    weights = (in_all / np.maximum(in_sample, 1.0))[classes]
+    n_features, classes = context.dataset.n_features, context.rows.predicted_classes
+    weights = compute_class_weights(classes, positions, context.weights)
     return ReferenceSample(
         importance,
         {name: result.explanation.take(positions).to_ranks(n_features) for name, result in explanations.items()},
         weights / weights.mean(),
-        np.asarray(classes),
+        np.asarray(classes[positions]),
         {column: describe_column(context, column, positions) for column in context.plan.settings.by},
     )
 

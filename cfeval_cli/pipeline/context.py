@@ -28,8 +28,10 @@ from cfeval_cli.core import (
 from cfeval_cli.core.fingerprint import hash_data_and_model
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.pipeline.model_checks import compute_predictions
+from cfeval_cli.pipeline.sampling import compute_class_weights, select_by_class
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.settings.plan import Plan
+from cfeval_cli.settings.run_settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ def create_context(
     plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None, scratch: Scratch | None = None
 ) -> RunContext:
     """Select the instances to be explained, predict them, and fit distances and removals."""
-    instances = select_explained_instances(dataset, plan.settings.seed, plan.settings.n_explain)
-    labels, probabilities = compute_predictions(model, dataset, instances.codes)
+    explained = predict_explained_instances(dataset, model, plan.settings)
+    instances, labels, probabilities = explained.instances, explained.labels, explained.probabilities
     predicted_probability = None if probabilities is None else probabilities[np.arange(len(labels)), labels]
     return RunContext(
         plan=plan,
@@ -83,8 +85,41 @@ def create_context(
         removals={name: fit_removal(plan, dataset, model, name, Ledger()) for name in plan.removals},
         subject_hash=hash_data_and_model(dataset, model),
         cache=cache or plan.cache,
+        weights=explained.weights,
         scratch=scratch or Scratch(),
     )
+
+
+@dataclass(frozen=True)
+class PredictedInstances:
+    """Instances with the predictions of a model."""
+
+    instances: Split
+    labels: Ints  # (N,)
+    probabilities: Floats | None  # (N, C); None if the model gives labels only
+    weights: Floats | None = None  # (N,) so that the instances represent the test set; None: all count the same
+
+
+def predict_explained_instances(dataset: Dataset, model: Model, settings: RunSettings) -> PredictedInstances:
+    """Select the instances to be explained, with the smallest number of each predicted class, and predict them."""
+    if not is_sampled_by_class(dataset, settings):
+        instances = select_explained_instances(dataset, settings.seed, settings.n_explain)
+        return PredictedInstances(instances, *compute_predictions(model, dataset, instances.codes))
+    labels, probabilities = compute_predictions(model, dataset, dataset.test.codes)
+    order = make_stream(settings.seed, "instances.by_class").permutation(len(labels))
+    positions = select_by_class(labels, order, settings.n_explain or len(labels), settings.min_per_class)
+    return PredictedInstances(
+        dataset.test.take(positions),
+        labels[positions],
+        None if probabilities is None else probabilities[positions],
+        compute_class_weights(labels, positions),
+    )
+
+
+def is_sampled_by_class(dataset: Dataset, settings: RunSettings) -> bool:
+    """Return whether the instances to be explained depend on the predictions of the model."""
+    n_explain = settings.n_explain
+    return settings.min_per_class > 0 and n_explain is not None and n_explain < len(dataset.test)
 
 
 def select_explained_instances(dataset: Dataset, seed: int, n_explain: int | None) -> Split:

@@ -59,6 +59,7 @@ def sample_instances(context: RunContext) -> tuple[RunContext, Ints]:
         plan=replace(plan, explainers=explainers),
         instances=context.instances.take(positions),
         rows=context.rows.take(positions),
+        weights=None if context.weights is None else context.weights[positions],
         ledger=Ledger(),
     )
     return sample, positions

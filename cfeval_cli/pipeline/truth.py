@@ -12,6 +12,7 @@ from cfeval_cli.core.fingerprint import hash_component, hash_work
 from cfeval_cli.pipeline.chunks import ChunkedComputation, JoinedResults, UnitResult, compute_in_chunks
 from cfeval_cli.pipeline.context import RunContext, index_without_copy
 from cfeval_cli.pipeline.model_checks import get_tolerance
+from cfeval_cli.pipeline.sampling import select_by_class
 from cfeval_cli.pipeline.verification import draw_verified_instances
 from cfeval_cli.seeding import make_stream
 
@@ -32,7 +33,8 @@ class TruthJob:
 def select_instances(context: RunContext, truth: Truth) -> Ints:
     """Return the positions of the instances on which a truth is computed.
 
-    Those of a truth that evaluates the model are as many as `reference` and `truth.budget` allow, at least one.
+    Those of a truth that evaluates the model are as many as `reference` and `truth.budget` allow, at least one. Each
+    predicted class has at least `min_per_class` of them, where available.
     """
     settings, size = context.plan.settings, len(context.rows)
     if not truth.evaluates_model(context.spec):
@@ -42,7 +44,10 @@ def select_instances(context: RunContext, truth: Truth) -> Ints:
         size if settings.reference is None else settings.reference,
         settings.budget // max(1, truth.count_evaluations(context.spec)),
     )
-    return np.sort(make_stream(settings.seed, "reference").permutation(size)[: max(1, limit)])
+    order = make_stream(settings.seed, "reference").permutation(size)
+    if settings.min_per_class == 0:
+        return np.sort(order[: max(1, limit)])
+    return select_by_class(context.rows.predicted_classes, order, max(1, limit), settings.min_per_class)
 
 
 def compute_truth(context: RunContext, name: str, positions: Ints, advance: Callable[[int], None]) -> TruthEstimate:

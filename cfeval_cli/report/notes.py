@@ -29,11 +29,22 @@ def describe_run(record: RunRecord) -> str:
     if data.search_words:
         partial += f"; {data.search_words:,} words to search among"
     count = record.instances
+    sample = f"{count:,} instance{'s' * (count != 1)}{_describe_sample(record)}"
     return (
         f"{data.name}: {rows}{partial}; test accuracy {record.accuracy['test']:.2%}{paper}"
         f"{describe_baselines(record)}.{describe_fidelity(record)} "
-        f"{count:,} instance{'s' * (count != 1)}, k = {settings.k}, seed {settings.seed}; {record.setup}; "
+        f"{sample}, k = {settings.k}, seed {settings.seed}; {record.setup}; "
         f"incomplete explanations: {settings.incomplete}."
+    )
+
+
+def _describe_sample(record: RunRecord) -> str:
+    """Write that the explained instances do not have the class sizes of the test set."""
+    if not record.is_sampled_by_class:
+        return ""
+    return (
+        f" (at least {record.settings.min_per_class} of each predicted class, where available; metrics are plain means "
+        "over these)"
     )
 
 

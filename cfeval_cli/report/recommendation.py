@@ -165,9 +165,9 @@ class _Writer:
         best, *competitors = self._list_contenders(answer)
         level = f"{100 * self.recommendation.confidence:.4g}"
         share = _write_percent(self._get_recall(best))
-        interval = ""
+        interval = ", reweighted to the test distribution" if answer.is_reweighted else ""
         if best.low is not None and best.high is not None:
-            interval = f", {level} % CI [{100 * best.low:.0f}, {100 * best.high:.0f}]"
+            interval += f", {level} % CI [{100 * best.low:.0f}, {100 * best.high:.0f}]"
         if self.recommendation.k == 1:
             text = f"it selects {self._target} for {share} of {answer.n_instances:,} instances{interval}"
         else:
@@ -301,6 +301,10 @@ class _Writer:
             f"mass@{run_k}: share of the positive reference attributions that the first {run_k} capture.",
             "evaluations: of the model, per instance. stability: share of equal features under another explainer seed.",
         ]
+        if answer.is_reweighted:
+            notes.append(
+                "Small predicted classes have more instances than their share; scores are reweighted to the test set."
+            )
         if any(score.is_circular for score in answer.scores):
             notes.append(f"{CIRCULAR_MARK} circular: estimates the reference attributions themselves.")
         return Table(

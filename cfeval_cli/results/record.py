@@ -44,6 +44,7 @@ class SettingsEntry(Entry):
     seed: Count = 0
     k: Count = 1
     n_explain: Count | None = None
+    min_per_class: Count = 0
     access: str = ""
     truth: list[str] = []
     agreement: str = ""
@@ -231,6 +232,12 @@ class RunRecord(Entry):
     def questions(self) -> dict[str, str]:
         """The question of each truth that depends on no arbitrary constant of the model."""
         return {name: truth.question for name, truth in self.truths.items() if not truth.arbitrary}
+
+    @property
+    def is_sampled_by_class(self) -> bool:
+        """Whether the explained instances have a minimum number of each predicted class."""
+        n_explain = self.settings.n_explain
+        return self.settings.min_per_class > 0 and n_explain is not None and n_explain < self.splits.get("test", 0)
 
     @property
     def arbitrary_removals(self) -> set[str]:

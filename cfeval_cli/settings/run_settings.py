@@ -46,6 +46,7 @@ class RunSettings(_Settings):
     seed: Count
     k: Size
     n_explain: Size | None
+    min_per_class: Count
     access: Literal["label", "probability", "gradient"]
     agreement: str
     incomplete: Literal["skip", "random", "keep"]

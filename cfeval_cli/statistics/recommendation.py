@@ -104,6 +104,7 @@ class Answer:
     truth: str | None = None
     reason: str = ""  # why there is no answer
     n_instances: int = 0
+    is_reweighted: bool = False  # whether small classes have more instances than their share, and less weight
     n_without_mass: int = 0  # instances without positive reference attributions
     scores: Sequence[ReferenceScore] = ()  # the best first, controls last
     confidence_set: Sequence[str] = ()  # the explainers that may be the best, the best first
@@ -229,7 +230,8 @@ def answer_question(
     ranking = sorted(names, key=lambda name: _get_rank_key(scores[name], facts[name], k))
     ordered = [scores[name] for name in [*ranking, *controls]]
     n_without_mass = int(np.isnan(by_k[next(iter(by_k))][k - 1][1]).sum()) if by_k else 0
-    answer = Answer(truth, "", size, n_without_mass, ordered, groups=_score_groups(sample, recall, confidence, seed))
+    groups = _score_groups(sample, recall, confidence, seed)
+    answer = Answer(truth, n_instances=size, n_without_mass=n_without_mass, scores=ordered, groups=groups)
     if not names:
         return replace(answer, reason="every explainer is a control")
     ranked_means = paired.select([names.index(name) for name in ranking])

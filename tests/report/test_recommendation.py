@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cfeval_cli.report.notes import describe_run
 from cfeval_cli.report.recommendation import describe_recommendation, write_recommendation
 from cfeval_cli.report.render.markdown import render_markdown
 from tests.recommendations import ANSWER, FACTS, SCORES, make_alternative, make_recommendation
@@ -33,6 +34,20 @@ def test_conclusive_answer_says_which_explainer_to_use():
 def test_wording_depends_on_the_confidence_set_alone():
     shorter = [score for score in SCORES if score.explainer != "lime"]
     assert get_headline(scores=shorter).startswith("Contribution: inconclusive between SHAP and Omission; SHAP scored")
+
+
+def test_reweighted_scores_are_marked():
+    assert "for 70 % of 40 instances, reweighted to the test distribution, 95 % CI" in get_headline(is_reweighted=True)
+    tables = describe(make_recommendation(is_reweighted=True)).tables
+    assert "scores are reweighted to the test set" in render_markdown(tables[0])
+
+
+def test_instances_sampled_by_class_are_named_below_tables():
+    record = make_record(settings={"n_explain": 50, "min_per_class": 30}, splits={"test": 90}, accuracy={"test": 0.8})
+    assert "at least 30 of each predicted class, where available; metrics are plain means" in describe_run(record)
+    for settings in ({"n_explain": 90, "min_per_class": 30}, {"n_explain": 50, "min_per_class": 0}):
+        record = make_record(settings=settings, splits={"test": 90}, accuracy={"test": 0.8})
+        assert "predicted class" not in describe_run(record)
 
 
 def test_several_features_are_a_share_of_the_top_k():
