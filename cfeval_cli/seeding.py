@@ -21,6 +21,16 @@ def draw_uniforms(seed: int, component: str, instances: NDArray[np.int64], size:
     return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
 
+def hash_uniforms(uniforms: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a uniform number (n,) for each pair of a uniform number and a whole number."""
+    # The output function of SplitMix64 (Steele, Lea, Flood 2014), whose state follows from the pair.
+    words = (uniforms * 2.0**64).astype(np.uint64) + numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+
+
 def draw_seed(rng: np.random.Generator) -> int:
     """Return a 32-bit seed for libraries."""
     return int(rng.integers(2**32))

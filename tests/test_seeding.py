@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import cfeval_cli
-from cfeval_cli.seeding import draw_seed, draw_uniforms, make_stream
+from cfeval_cli.seeding import draw_seed, draw_uniforms, hash_uniforms, make_stream
 
 
 def test_a_stream_belongs_to_seed_component_and_instance():
@@ -38,6 +38,16 @@ def test_uniform_numbers_belong_to_the_instance_and_are_uniform():
     assert np.abs(np.histogram(drawn, 10, (0, 1))[0] / 10_000 - 0.1).max() < 0.012
     assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.05
     assert draw_uniforms(0, "x", ids[:0], 2).shape == (0, 2)
+
+
+def test_hashed_numbers_belong_to_the_pair_and_are_uniform():
+    uniforms, numbers = np.repeat(draw_uniforms(3, "x", np.arange(50), 1)[:, 0], 200), np.tile(np.arange(200), 50)
+    hashed = hash_uniforms(uniforms, numbers)
+    assert hashed.min() >= 0 and hashed.max() < 1 and len(np.unique(hashed)) == 10_000
+    assert (hash_uniforms(uniforms[7:99], numbers[7:99]) == hashed[7:99]).all()
+    assert np.abs(np.histogram(hashed, 10, (0, 1))[0] / 10_000 - 0.1).max() < 0.012
+    assert np.abs(np.corrcoef(hashed.reshape(50, 200))[np.triu_indices(50, 1)]).max() < 0.4
+    assert abs(np.corrcoef(hashed[:-1], hashed[1:])[0, 1]) < 0.05
 
 
 def keys_of_streams():

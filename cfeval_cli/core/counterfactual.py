@@ -65,7 +65,7 @@ class SearchTask(Batch):
         """The access level of the search."""
         return self.model.access
 
-    def select_instances(self, instances: slice) -> SearchTask:
+    def select_instances(self, instances: Ints | slice) -> SearchTask:
         """Return the task for some of the instances; `take` returns their `Rows` only."""
         rows = self.take(instances)
         return replace(
@@ -97,12 +97,17 @@ class Counterfactuals:
     vectors: Floats | None = None  # (n, k, d) the edited embeddings, if the search edits these
     converged: Bools | None = None  # (n,) for iterative searches
     steps: Ints | None = None  # (n,) of an iterative search
+    is_exhaustive: Bools | None = None  # (n,) whether all combinations of values were evaluated; None: no combinations
 
     def take(self, positions: Ints | slice) -> Counterfactuals:
         """Return the counterfactuals of some instances."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         selected: dict[str, Any] = {name: column[positions] for name, column in columns.items() if column is not None}
         return Counterfactuals(**selected)
+
+    def count_beam_searches(self) -> int:
+        """Return for how many instances not all combinations of values were evaluated."""
+        return 0 if self.is_exhaustive is None else int((~self.is_exhaustive).sum())
 
     @staticmethod
     def concatenate(parts: Sequence[Counterfactuals]) -> Counterfactuals:

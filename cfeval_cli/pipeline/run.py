@@ -17,7 +17,12 @@ from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.repeat import repeat_explanations
 from cfeval_cli.pipeline.robustness import EvaluatedExplanations, assess_robustness
 from cfeval_cli.pipeline.score import compute_scores
-from cfeval_cli.pipeline.search import Edits, find_instances_with_features, search_explained_instances
+from cfeval_cli.pipeline.search import (
+    Edits,
+    describe_beam_searches,
+    find_instances_with_features,
+    search_explained_instances,
+)
 from cfeval_cli.pipeline.sign_check import find_reversed_signs
 from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_search, estimate_truth
 from cfeval_cli.pipeline.train import measure_fidelity, measure_quality, relabel_by_teacher, train_model
@@ -108,6 +113,8 @@ def run(
         ) as advance:
             edits[name] = search_explained_instances(context, features, name, advance)
     folder.save_counterfactuals(context.instances, selected, edits)
+    if (warning := describe_beam_searches(context, edits)) is not None:
+        folder.add_warning(warning)
 
     with progress.track_stage("score"):
         scores, summary = compute_scores(context, importance, explanations, selected, edits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -12,6 +13,8 @@ from cfeval_cli.core.fingerprint import hash_component, hash_work
 from cfeval_cli.pipeline.context import RunContext, index_without_copy
 from cfeval_cli.pipeline.model_checks import get_tolerance
 from cfeval_cli.pipeline.search_job import SearchJob, check_counterfactuals, find_counterfactuals
+
+log = logging.getLogger("cfeval")
 
 Edits: TypeAlias = Mapping[Access, Counterfactuals]  # by the level of access of the search
 
@@ -26,6 +29,20 @@ def search_explained_instances(context: RunContext, features: Ints, name: str, a
     explained = index_without_copy(find_instances_with_features(features), len(features))
     rows = context.rows.take(explained)
     return search_counterfactuals(context, rows, features[explained], name, advance, use_cache=True)
+
+
+def describe_beam_searches(context: RunContext, edits: Mapping[str, Edits]) -> str | None:
+    """Write for how many instances of each explainer a beam search replaced all combinations; None if for none."""
+    counts = {name: max(part.count_beam_searches() for part in levels.values()) for name, levels in edits.items()}
+    shares = [f"{context.plan.explainers[name].title or name} {count:,}" for name, count in counts.items() if count]
+    if not shares:
+        return None
+    warning = (
+        f"beam search: of {len(context.rows):,} instances, so many have more combinations of values than "
+        f"search.max_candidates: {', '.join(shares)}. Their counterfactuals may not be the best."
+    )
+    log.warning("%s", warning)
+    return warning
 
 
 def search_counterfactuals(

@@ -186,7 +186,7 @@ class RunFolder:
         self._write_record()
 
     def add_warning(self, warning: str) -> None:
-        """Add a reason to doubt explanations that were computed elsewhere."""
+        """Add a limit of the results, which the report shows."""
         self._add_entries({"warnings": [*self._record.warnings, warning]})
         self._write_record()
 

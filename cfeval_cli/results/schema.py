@@ -113,6 +113,8 @@ _COUNTERFACTUALS_COLUMNS = (
     flag("converged", "whether an iterative search converged; else empty"),
     integer("steps", "steps of the continuous search from the best of its starts; empty for a search that does not "
                      "iterate"),
+    flag("exhaustive", "whether all combinations of values were evaluated, not those of a beam search only; absent if "
+                       "they were for all instances", optional=True),
 )
 _TABLES = (
     TableSchema("instances.parquet", "The explained instances, and what the model predicts for them.",

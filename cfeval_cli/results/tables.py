@@ -126,16 +126,21 @@ def make_counterfactuals_builders(
         for name, by_level in counterfactuals.items()
         for level, result in by_level.items()
     ]
+    has_beam = any(part[-1].count_beam_searches() for part in parts)
     if sum(len(part[0]) for part in parts) <= ROWS_PER_GROUP:
-        return [lambda: pd.concat([_build_counterfactuals(*part) for part in parts], ignore_index=True)]
+        return [
+            lambda: pd.concat([_build_counterfactuals(*part, has_beam=has_beam) for part in parts], ignore_index=True)
+        ]
 
     def build(ids: Ints, name: str, level: Access, result: Counterfactuals, rows: slice) -> pd.DataFrame:
-        return _build_counterfactuals(ids[rows], name, level, result.take(rows))
+        return _build_counterfactuals(ids[rows], name, level, result.take(rows), has_beam=has_beam)
 
     return [partial(build, *part, rows) for part in parts for rows in _split_rows(len(part[0]), ROWS_PER_GROUP)]
 
 
-def _build_counterfactuals(ids: Ints, explainer: str, level: Access, result: Counterfactuals) -> pd.DataFrame:
+def _build_counterfactuals(
+    ids: Ints, explainer: str, level: Access, result: Counterfactuals, *, has_beam: bool
+) -> pd.DataFrame:
     features = _drop_missing(result.features)
     empty = [None] * len(ids)
     codes, vectors = result.codes, result.vectors
@@ -155,6 +160,8 @@ def _build_counterfactuals(ids: Ints, explainer: str, level: Access, result: Cou
         "converged": pd.array(empty if result.converged is None else result.converged.tolist(), dtype="boolean"),
         "steps": pd.array(empty if result.steps is None else result.steps.tolist(), dtype="Int64"),
     }
+    if has_beam:
+        columns["exhaustive"] = result.is_exhaustive
     return pd.DataFrame(columns)
 
 

@@ -15,7 +15,9 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline import explain as explain_stage
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
+from cfeval_cli.report.page.provenance import list_warnings
 from cfeval_cli.results.folder import RunFolder
+from cfeval_cli.results.read import read_results
 from tests import inside
 from tests.conftest import FEW_METRICS, find_only_run
 from tests.independent import recomputation
@@ -378,3 +380,16 @@ def test_a_folder_with_results_of_the_same_inputs_is_unchanged(toy, tmp_path):
     assert compute_run("model.dim=3", "redo=true") and not compute_run("model.dim=3")
     (tmp_path / "run" / "scores.parquet").unlink()
     assert compute_run("model.dim=3")
+
+
+def test_instances_searched_by_beam_are_counted_and_marked(toy, make_run):
+    folder = make_run(toy, "explainer=[random,omission]", "k=2", "n_explain=20", "search.max_candidates=12")
+    edits = pd.read_parquet(folder / "counterfactuals.parquet")
+    counts = (~edits[edits["access"] == "label"].set_index("explainer")["exhaustive"]).groupby("explainer").sum()
+    assert 0 < counts["random"] < 20
+    results = read_results(folder)
+    (warning,) = results.record.warnings
+    assert "of 20 instances" in warning and f"Random {counts['random']}" in warning
+    assert f"B{warning[1:]}" in list_warnings(results)
+    plain = make_run(toy, "explainer=[random,omission]", "k=2", "n_explain=20")
+    assert "exhaustive" not in pd.read_parquet(plain / "counterfactuals.parquet")

@@ -37,10 +37,6 @@ def test_a_search_without_convergence_is_reported(toy_text, make_run):
     [
         (["search=continuous", "search.alpha=0"], "search: alpha must be a number over 0"),
         (["dataset.search_words=0"], "dataset: search_words must be a whole number of at least 2"),
-        (
-            ["k=4", "search=discrete", "search.max_candidates=1000"],
-            "for text, lower dataset.search_words",
-        ),
         (["dataset.embedding.path=broken.txt"], "broken.txt, line 2: expected a word and 2 numbers"),
         (["dataset.embedding.path=nowhere.txt"], "dataset.embedding.path=nowhere.txt cannot be read"),
     ],

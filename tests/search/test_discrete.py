@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NO_FEATURE, Access, SupportsBatchedEmbedding, SupportsEdits
-from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.core import (
+    NO_FEATURE,
+    Access,
+    Counterfactuals,
+    Ledger,
+    LedgerKey,
+    SupportsBatchedEmbedding,
+    SupportsEdits,
+)
+from cfeval_cli.core.counterfactual import select_changeable
+from cfeval_cli.errors import Failure
 from cfeval_cli.search.discrete import Discrete
 from tests.problems import (
     add_constraints,
@@ -196,22 +205,7 @@ def test_incomplete_explanations_are_searched_in_their_features():
     assert counterfactuals.codes[:4].tolist() == single.codes[:4].tolist()
 
 
-def test_too_many_candidates_are_reported_with_the_number_needed():
-    dataset = make_dataset([4, 3, 2])
-    Discrete(max_candidates=12).check(dataset, 2)
-    with pytest.raises(UserError, match=r"12 candidates.*4 \(f0\) × 3 \(f1\)"):
-        Discrete(max_candidates=11).check(dataset, 2)
-    numbers = make_mixed(0, categories=0, numbers=2, tried=3)
-    sizes = sorted((len(values) for values in numbers.candidates), reverse=True)
-    with pytest.raises(UserError, match=rf"can need {sizes[0]} candidates"):
-        Discrete(max_candidates=1).check(numbers, 1)
-    with pytest.raises(
-        UserError, match=rf"can need {(sizes[0] + 1) * (sizes[1] + 1)} candidates"
-    ):  # with the own value
-        Discrete(max_candidates=1).check(numbers, 2)
-
-
-@pytest.mark.parametrize("setting", [{"pick": "best"}, {"max_candidates": 0}, {"max_batch_rows": 1.5}])
+@pytest.mark.parametrize("setting", [{"pick": "best"}, {"max_candidates": 0}, {"beam": 0}, {"max_batch_rows": 1.5}])
 def test_invalid_settings_are_rejected(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         Discrete(**setting)
@@ -232,3 +226,118 @@ def test_nan_probabilities_are_reported():
     task = make_task(dataset, broken, np.zeros((5, 1), int), Access.PROBABILITY)
     with pytest.raises(Failure, match="NaN"):
         Discrete().find(task)
+
+
+SEARCHES = st.tuples(
+    st.sampled_from(["auto", "first", "largest_drop", "nearest"]), st.sampled_from([Access.LABEL, Access.PROBABILITY])
+).filter(lambda search: search[1] in Discrete(pick=search[0]).levels)
+BATCHES = st.sampled_from([1, 3, 7, 1000])
+
+
+def make_constrained_task(seed, k, access):
+    """Return a task with numbers and constraints, in which some explanations have fewer than k features."""
+    dataset = make_mixed(seed, n=6, categories=2, numbers=3, missing=0.3 * (seed % 2), tried=3)
+    if seed % 3:
+        dataset = add_constraints(dataset, seed)
+    features = choose_features(dataset, k, seed)
+    features[::3, -1] = NO_FEATURE
+    return make_task(dataset, make_linear(dataset, seed=seed), select_changeable(dataset, features), access)
+
+
+def assert_equal_codes(first, second, *, decided_only=False):
+    """Check that two searches have the same edits, where `decided_only` of the instances with a flip only."""
+    rows = first.flipped if decided_only else slice(None)
+    assert (first.flipped == second.flipped).all()
+    assert first.codes[rows].tolist() == second.codes[rows].tolist()
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 10_000), st.integers(1, 4), SEARCHES, BATCHES)
+def test_a_beam_with_room_for_all_edits_is_exhaustive(seed, k, search, max_batch_rows):
+    pick, access = search
+    task = make_constrained_task(seed, k, access)
+    beam = Discrete(pick=pick, max_candidates=1, beam=10_000, max_batch_rows=max_batch_rows).find(task)
+    every = Discrete(pick=pick).find(task)
+    # Without probabilities and without a flip, the edit is random.
+    assert_equal_codes(every, beam, decided_only=access == Access.LABEL)
+    assert every.is_exhaustive.all()
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 10_000), st.integers(2, 5), st.integers(1, 9), SEARCHES)
+def test_a_beam_is_never_worse_than_an_edit_of_one_feature(seed, k, width, search):
+    pick, access = search
+    task = make_constrained_task(seed, k, access)
+    beam = Discrete(pick=pick, max_candidates=1, beam=width).find(task)
+    changes = (beam.codes != task.codes).sum(axis=1)
+    for column in task.features.T:
+        single = Discrete(pick=pick).find(replace(task, features=column[:, None]))
+        if access == Access.PROBABILITY and pick in ("auto", "largest_drop"):
+            is_changed = (single.codes != task.codes).any(axis=1)  # constraints may allow no change
+            assert (beam.probability[is_changed] <= single.probability[is_changed]).all()
+            continue
+        assert beam.flipped[single.flipped].all()
+        if pick == "nearest":
+            assert (beam.distance[single.flipped] <= single.distance[single.flipped]).all()
+        else:
+            assert (changes[single.flipped] == 1).all()
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 10_000), st.integers(2, 5), st.integers(1, 9), SEARCHES, BATCHES)
+def test_a_beam_keeps_constraints_and_does_not_depend_on_batches(seed, k, width, search, max_batch_rows):
+    pick, access = search
+    task = make_constrained_task(seed, k, access)
+    beam = Discrete(pick=pick, max_candidates=1, beam=width)
+    together = beam.find(task)
+    for i, row in enumerate(task.codes):
+        for j in np.flatnonzero(together.codes[i] != row):
+            assert j in task.features[i] and together.codes[i][j] in task.dataset.candidates[j]
+            assert is_permitted(task.dataset.features[j], row[j], together.codes[i][j])
+    assert_equal_codes(together, replace(beam, max_batch_rows=max_batch_rows).find(task))
+    parts = [beam.find(task.select_instances(rows)) for rows in (slice(4, 6), slice(0, 1), slice(1, 4))]
+    assert_equal_codes(together, Counterfactuals.concatenate([parts[1], parts[2], parts[0]]))
+
+
+@given(st.integers(0, 10_000), SEARCHES)
+def test_instances_with_few_combinations_are_searched_exhaustively(seed, search):
+    pick, access = search
+    task = make_constrained_task(seed, 3, access)
+    mixed, every = Discrete(pick=pick, max_candidates=30, beam=2).find(task), Discrete(pick=pick).find(task)
+    assert_equal_codes(every.take(mixed.is_exhaustive), mixed.take(mixed.is_exhaustive))
+
+
+def test_the_search_states_which_instances_it_searched_by_beam():
+    dataset = make_dataset([4, 3, 3], n=3)
+    features = np.array([[0, 1], [0, 2], [1, 2]])
+    task = make_task(dataset, make_linear(dataset), features, Access.PROBABILITY)
+    assert Discrete(max_candidates=12).find(task).is_exhaustive.all()
+    assert Discrete(max_candidates=11).find(task).is_exhaustive.tolist() == [False, False, True]
+    single = replace(task, features=features[:, :1])  # all values of a single feature are always evaluated
+    assert Discrete(max_candidates=1).find(single).is_exhaustive.all()
+
+
+@pytest.mark.parametrize("access", [Access.LABEL, Access.PROBABILITY])
+def test_evaluations_of_a_beam_are_bounded_with_five_of_twenty_features(access):
+    dataset = make_dataset([40] * 20, n=8)  # 100 million combinations
+    model, search = make_linear(dataset, bias=100.0), Discrete(beam=50)
+    ledger, features = Ledger(), choose_features(dataset, 5, seed=0)
+    client = ledger.open_client(model, access, LedgerKey("search"))
+    edits = search.find(replace(make_task(dataset, model, features, access), model=client))
+    assert not edits.is_exhaustive.any() and (edits.codes != dataset.test.codes).any(axis=1).all()
+    n_evaluations = ledger.n_evaluations[LedgerKey("search")] / 8 - 1  # of which the picked one is evaluated again
+    # The first feature's values, then those of 40 edits, then those of 50 edits and the unchanged instance.
+    assert n_evaluations == pytest.approx(40 + 40 * 40 + 3 * 51 * 40, abs=3 * 40)
+    assert n_evaluations <= search.estimate_workload(dataset, features).evaluations
+
+
+def test_random_edits_of_a_beam_depend_on_the_seed():
+    dataset = make_dataset([9, 9, 9], n=40)
+    model, search = make_linear(dataset, bias=100.0), Discrete(max_candidates=1, beam=5)  # nothing flips
+    features = np.tile([0, 1, 2], (40, 1))
+    first, repeated, other = (
+        search.find(make_task(dataset, model, features, Access.LABEL, seed=seed)).codes for seed in (0, 0, 1)
+    )
+    assert (first == repeated).all() and (first != other).any(axis=1).mean() > 0.9
+    assert (first != dataset.test.codes).any(axis=1).all()
+    assert len(np.unique(first - dataset.test.codes, axis=0)) > 30

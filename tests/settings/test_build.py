@@ -415,7 +415,6 @@ def test_an_empty_group_is_refused(group):
     [
         (["k=4"], "k=4 exceeds the 3 features of toy. Use k ≤ 3"),
         (["n_explain=21"], "n_explain=21 is more than the 20 test instances"),
-        (["search.max_candidates=3"], "max_candidates=3 is too small: k=1 can need 4"),
         (["explainer.omission.removal=mask"], "explainer.omission: removal=mask"),
         (["search=exact", "distance.space=onehot"], "distance.space=onehot cannot measure edited embeddings"),
     ],
