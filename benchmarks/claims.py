@@ -1,8 +1,7 @@
-"""Figures behind the statements of docs/atlas.md and docs/judges.md, from the committed rows alone.
+"""Figures behind the statements of docs/atlas.md, from the committed rows alone.
 
-`python benchmarks/claims.py` prints them; `--write` writes them into the two pages, each between two comments that
-name this script. Intervals are 95 % t-intervals with data sets as units. The atlas rows give the means over judges,
-truths, seeds and k of each data set; the regret rows the means over judges and seeds.
+`python benchmarks/claims.py` prints them; `--write` writes them into the page, between two comments that name this
+script. Intervals are 95 % t-intervals with data sets as units, each with its mean over judges, truths, seeds and k.
 """
 
 from __future__ import annotations
@@ -98,54 +97,17 @@ def compute_adjusted_p() -> float:
     return summary.get_question("change").differences[SUFFICIENCY].p
 
 
-def write_regret_statements(regrets: pd.DataFrame) -> str:
-    """Return the statements about the regret of each strategy."""
-    differences = []
-    for (question, k, circular), rows in regrets.groupby(["question", "k", "circular"], sort=False):
-        if (question, circular) == ("change", "drop"):
-            continue  # the same explainers as with `keep`
-        cells = rows.groupby(["data", "seed", "strategy"])["regret"].mean().unstack()
-        for name in cells.columns.drop("rule"):
-            gaps = (cells[name] - cells["rule"]).dropna().groupby(level="data").mean().to_numpy(float)
-            differences.append((name, question, k, circular, *compute_interval(gaps)))
-    columns = ["strategy", "question", "k", "circular", "mean", "low", "high"]
-    comparisons = pd.DataFrame(differences, columns=columns)
-    n_more = comparisons[comparisons["low"] > 0].groupby("strategy").size()
-    totals = comparisons.groupby("strategy").size()
-    n_less = int((comparisons["high"] < 0).sum())
-    is_repeated = (regrets["question"] == "change") & (regrets["circular"] == "drop")
-    other_data = regrets[(regrets["strategy"] == "other data") & ~is_repeated]
-    titles = {
-        "c_soft": "always C\\_soft (paper)",
-        "chance": "chance",
-        "mean rank": "mean rank over all metrics",
-        "same data": "best metric on other judges, same data",
-        "other data": "best metric on judges of other data",
-        "comprehensiveness": "always comprehensiveness",
-    }
-    counts = "; ".join(f"{text} in {n_more.get(name, 0)} of {totals[name]} columns" for name, text in titles.items())
-    return (
-        "- Significantly more regret than the metric-based ranking (the t-interval of the difference over data sets "
-        f"excludes 0): {counts}. Significantly less regret: {n_less} columns. Not corrected for {len(comparisons)} "
-        "comparisons.\n"
-        f"- In {int((other_data['variant'] == 'del').sum())} of {len(other_data)} rows, the best metric on judges of "
-        "other data was a variant by `zero` (*del.*), which the metric-based ranking may not use. The two are not "
-        "comparable there. Whether a choice by judges is better is inconclusive.\n"
-    )
-
-
 def write_pages() -> dict[Path, str]:
     """Return the text that belongs into each page."""
     return {
         DOCS / "atlas.md": write_atlas_statements(pd.read_parquet(DOCS / "atlas" / "atlas.parquet")),
-        DOCS / "judges.md": write_regret_statements(pd.read_parquet(DOCS / "judges" / "regret.parquet")),
     }
 
 
 def main() -> None:
     """Print the figures, or write them into the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the figures into docs/atlas.md and docs/judges.md")
+    parser.add_argument("--write", action="store_true", help="write the figures into docs/atlas.md")
     write = parser.parse_args().write
     for path, text in write_pages().items():
         if not write:

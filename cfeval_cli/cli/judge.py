@@ -1,4 +1,4 @@
-"""`cfeval judge`: the regret of choosing an explainer by a metric."""
+"""`cfeval judge`: the regret of the answer to which explainer is best."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from cfeval_cli.cli.main import Parser
 from cfeval_cli.cli.screen import DEFAULT_OPTIONS, Options, print_answer
 
-_HELP = "The regret of choosing an explainer by a metric, on models with known ground truth."
-_CHECK = """How much worse is the explainer that a metric prefers than the best one? For each judge, the reference
-attributions are hidden, and an explainer is chosen by the metric-based ranking, by the metric that was best on other
-judges, by one fixed metric, by the mean rank over all metrics, or by chance. Reads stored runs of judges only. A sweep
-makes them: cfeval run --multirun experiment=judges dataset=NAME,NAME model=NAME,NAME 'seed=range(10)' k=1,3"""
+_HELP = "The regret of the answer to which explainer is best."
+_CHECK = """How much worse than the best is the explainer that a run names? A random half of the instances with
+reference attributions decides, and the other half scores. The answer is compared with its cheaper alternative, the
+cheapest explainer that is not significantly worse, the metric-based ranking, the first explainer of the table, and
+chance. Reads stored runs only, with at least 60 instances with reference attributions. A sweep makes them:
+cfeval run --multirun experiment=judges dataset=NAME,NAME model=NAME,NAME 'seed=range(3)'"""
 
 
 def main(arguments: Sequence[str], options: Options = DEFAULT_OPTIONS) -> None:

@@ -184,6 +184,16 @@ class ReferenceSample:
         recall = count_shared_features(self.importance, is_selected, k) / k
         return recall, compute_captured_mass(self.importance, is_selected, k)
 
+    def take(self, rows: Ints) -> ReferenceSample:
+        """Return some of the instances."""
+        return ReferenceSample(
+            self.importance[rows],
+            {name: ranks[rows] for name, ranks in self.ranks.items()},
+            self.weights[rows],
+            self.strata[rows],
+            {column: [texts[row] for row in rows.tolist()] for column, texts in self.columns.items()},
+        )
+
 
 def compute_captured_mass(importance: Floats, is_selected: Bools, k: int) -> Floats:
     """Return the positive importance of the selected features over that of the best k; NaN where it is zero."""

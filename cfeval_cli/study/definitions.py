@@ -1,4 +1,4 @@
-"""Definitions that come with cfeval as JSON: claims, identities, strategies, durations."""
+"""Definitions that come with cfeval as JSON: claims, identities, durations."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_texts_replace_earlier_files(tmp_path):
 
 def test_packaged_definitions_are_validated():
     with pytest.raises(ValidationError):
-        load_definitions("cfeval_cli.study.regret", "fixed_metrics.json", dict[str, int])
+        load_definitions("cfeval_cli.study.atlas", "seconds.json", dict[str, int])
 
 
 def test_long_lists_are_cut_and_counts_have_plurals():

@@ -1,1 +1,1 @@
-"""The regret of choosing an explainer by a metric, on models with known ground truth."""
+"""The regret of the answer: naming the best explainer on some instances, scored on others."""

@@ -1,4 +1,4 @@
-"""Read the runs of judges and compare the strategies to choose an explainer."""
+"""Read stored runs and compare the strategies to choose an explainer."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from cfeval_cli.core.files import make_folder, refuse_linked_path, write_atomically
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.results import validation as checked
+from cfeval_cli.results.recommendation import RECOMMENDATION_FILE
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.metric_ranking import PreferredMetrics
+from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 from cfeval_cli.study.regret import tables
-from cfeval_cli.study.regret.regret import ExplainerChoice, compute_regrets, list_choices, summarise_regrets
-from cfeval_cli.study.run_folders import find_run_folders, read_columns, report_damage, write_texts
+from cfeval_cli.study.regret.regret import compute_regrets, summarise_regrets
+from cfeval_cli.study.regret.sample import read_questions
+from cfeval_cli.study.run_folders import find_run_folders, report_damage, write_texts
 from cfeval_cli.study.words import write_count
 
-_RECORD = (
-    "data.name", "model.name", "settings.truth", "settings.agreement", "settings.seed", "settings.k", "removals",
-)  # fmt: skip
-_METRICS = ("metric", "variant", "explainer", "quality_level", "control", "value", "better", "role", "circular")
+_RECORD = ("data.name", "model.name", "settings.seed", "settings.k")
 
 
 @dataclass(frozen=True)
@@ -37,37 +38,40 @@ class StrategyComparison:
 def compare_strategies(folders: Sequence[Path], into: Path) -> StrategyComparison:
     """Read all runs, compare the strategies, and write regret.parquet and regret.md."""
     refuse_linked_path(into)
-    choices, arbitrary, n_skipped = list[ExplainerChoice](), set[str](), 0
-    identities = set[str]()
+    parts, n_skipped, identities = list[pd.DataFrame](), 0, set[str]()
     for folder in find_run_folders(folders, with_judges=True):
-        record, of_run = _read_choices(folder)
+        record, of_run = _read_regrets(folder)
         identity = record.model_dump_json(include={"data", "model", "settings", "explainer_settings"})
         if not of_run or identity in identities:
             n_skipped += 1
             continue
         identities.add(identity)
-        choices += of_run
-        arbitrary |= record.arbitrary_removals
-    if not choices:
-        raise UserError("no folder has a complete run of a model with known ground truth. See docs/judges.md.")
-    regrets = compute_regrets(choices, PreferredMetrics.load(), arbitrary)
+        parts += of_run
+    if not parts:
+        raise UserError(
+            f"no folder has a complete run with at least {2 * MIN_INSTANCES} instances with reference attributions "
+            "and two explainers that are not controls. See docs/judges.md."
+        )
+    regrets = pd.concat(parts, ignore_index=True)
     summary = summarise_regrets(regrets)
-    built = tables.build_tables(regrets, summary)
+    table = tables.build_table(regrets, summary)
     make_folder(into)
     with write_atomically(into / "regret.parquet") as path:
         regrets.to_parquet(path, index=False)
-    write_texts(into, {"regret.md": "\n".join(map(render_markdown, built))})
-    scope = f"{write_count(len(identities), 'run')} of judges on {write_count(regrets['data'].nunique(), 'data set')}"
-    skipped = f"; {n_skipped} skipped (incomplete, without ground truth, or duplicates)" if n_skipped else ""
+    write_texts(into, {"regret.md": render_markdown(table)})
+    scope = f"{write_count(len(identities), 'run')} on {write_count(regrets['data'].nunique(), 'data set')}"
+    reason = f"incomplete, duplicates, or fewer than {2 * MIN_INSTANCES} instances with reference attributions"
+    skipped = f"; {n_skipped} skipped ({reason})" if n_skipped else ""
     brief = tables.build_brief(summary, scope)
-    return StrategyComparison(tables.write_verdict(summary), brief, built, f"{scope}{skipped}")
+    return StrategyComparison(tables.write_verdict(summary), brief, [table], f"{scope}{skipped}")
 
 
-def _read_choices(folder: Path) -> tuple[RunRecord, list[ExplainerChoice]]:
-    """Read the choices of a run; none if it is not complete, or its model has no ground truth."""
+def _read_regrets(folder: Path) -> tuple[RunRecord, list[pd.DataFrame]]:
+    """Read the regrets of a run; none if it is not complete, or has too few instances with reference attributions."""
     record = checked.read_verified_record(folder)
-    if record.status != "complete" or not record.truths:
+    if record.status != "complete" or RECOMMENDATION_FILE not in record.files:
         return record, []
     with report_damage(f"{folder} is damaged, or of another version of cfeval; leave it out"):
         checked.check_entries(record, _RECORD)
-        return record, list_choices(record, read_columns(folder, record, "metrics", _METRICS))
+        regrets = [compute_regrets(record, question) for question in read_questions(folder, record)]
+    return record, [part for part in regrets if len(part)]
