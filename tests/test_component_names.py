@@ -59,6 +59,7 @@ ALLOWED = {
     ("marginal", "explainer.omission"): "one of the `removals` of its yaml",
 }  # fmt: skip
 # Components may name the metrics and truths that they are circular with, and a truth the one that it is equal to.
+PAPER = ("study.paper", "report.published", "report.paper_answer")
 CIRCULAR = ("explainer.", "metric.", "removal.", "truth.")
 
 
@@ -96,7 +97,7 @@ def occurrences():
             if not isinstance(name, str) or module in modules.get(name, {module}):
                 continue
             # The paper's printed tables have these names.
-            if not (short.startswith("study.paper") or (name in scores and short.startswith(CIRCULAR))):
+            if not (short.startswith(PAPER) or (name in scores and short.startswith(CIRCULAR))):
                 names.add((name, short))
     return names
 
