@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import perm
 
 import numpy as np
@@ -31,6 +32,7 @@ from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
 from cfeval_cli.pipeline.search import search_counterfactuals
 from cfeval_cli.seeding import make_stream
+from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 from cfeval_cli.statistics.scores import MetricKey, Scores
 
 COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima", "informative"]
@@ -133,15 +135,19 @@ class FeatureSetBounds:
     instances: Ints  # (n,) positions among all instances
     is_exact: bool  # all sets were enumerated
 
+    @cached_property
+    def _best_sets(self) -> dict[Objective, tuple[float, Bools]]:
+        """The best value of each metric that has one, and whether each set (m,) reaches it."""
+        all_instances = np.ones(len(self.instances), dtype=bool)
+        best_sets = {objective: self.sets.find_extreme(objective, all_instances) for objective in self.sets.scores}
+        return {objective: (best, rows) for objective, (best, rows) in best_sets.items() if not np.isnan(best)}
+
     def tabulate(self) -> pd.DataFrame:
         """Return bounds.csv."""
         lines, n_sets = [], self.sets.count_sets()
         all_instances = np.ones(len(self.instances), dtype=bool)
-        for objective in self.sets.scores:
+        for objective, (best, is_optimal) in self._best_sets.items():
             worst, _ = self.sets.find_extreme(objective, all_instances, worst=True)
-            best, is_optimal = self.sets.find_extreme(objective, all_instances)
-            if np.isnan(best):
-                continue
             is_informative, has_score = (
                 self.sets.find_informative(objective, is_optimal),
                 self.sets.has_score(objective),
@@ -161,16 +167,27 @@ class FeatureSetBounds:
     def tabulate_truth(self) -> pd.DataFrame:
         """Return bounds_truth.csv."""
         lines = []
-        all_instances = np.ones(len(self.instances), dtype=bool)
-        for objective in self.sets.scores:
-            best, is_optimal = self.sets.find_extreme(objective, all_instances)
-            if np.isnan(best):
-                continue
+        for objective, (_, is_optimal) in self._best_sets.items():
             is_informative = self.sets.find_informative(objective, is_optimal)
             shares = self.sets.average_truth_shares(is_optimal)
             shares_informative = self.sets.average_truth_shares(is_optimal & is_informative[self.sets.owner])
             lines += [(*objective.metric, truth, shares[truth], shares_informative[truth]) for truth in shares]
         return pd.DataFrame(lines, columns=TRUTH_COLUMNS)
+
+    def measure_circularity(self) -> dict[tuple[str, str, str], float]:
+        """Return the share of a truth's top k features in the best sets of a metric, by metric, variant and truth.
+
+        It is the mean over instances whose sets differ in value, where all sets were scored for enough of these.
+        """
+        measured = {}
+        for objective, (_, is_optimal) in self._best_sets.items() if self.is_exact else ():
+            is_informative = self.sets.find_informative(objective, is_optimal)
+            rows = is_optimal & is_informative[self.sets.owner]
+            for truth, share in self.sets.average_truth_shares(rows).items():
+                has_truth = ~np.isnan(self.sets.truth_shares[truth])
+                if len(np.unique(self.sets.owner[rows & has_truth])) >= MIN_INSTANCES:
+                    measured[*objective.metric, truth] = share
+        return measured
 
     def compute_normalised(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
         """Return for each row of the summary where its value lies between the worst (0) and the best (1).

@@ -1,11 +1,19 @@
-"""Circular pairs: explainers and metrics that are optimal by construction, as the components declare it."""
+"""Circular pairs: explainers and metrics that are optimal by construction, as the components declare it.
+
+Whether a metric is circular with a truth is measured where all explanations were scored (bounds).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pandas as pd
 
 from cfeval_cli.core import Bools, ModelSpec
 from cfeval_cli.settings.plan import Plan
+from cfeval_cli.statistics.run_statistics import CircularMetrics
+
+_MIN_SHARE = 0.95  # of a truth's features in the best sets of a metric that is circular with it
 
 
 def mark_circular_rows(plan: Plan, spec: ModelSpec, summary: pd.DataFrame) -> Bools:
@@ -29,3 +37,19 @@ def find_circular_truths(plan: Plan, spec: ModelSpec, summary: pd.DataFrame) -> 
         for truth in plan.metrics[metric].circular_with(spec, plan.settings.k, variant, plan.removals).truths
         if truth in plan.truths
     }
+
+
+def assess_circular_metrics(
+    plan: Plan, spec: ModelSpec, summary: pd.DataFrame, measured: Mapping[tuple[str, str, str], float]
+) -> CircularMetrics:
+    """Return the metrics that are circular with a truth: as measured, else as declared."""
+    declared = find_circular_truths(plan, spec, summary)
+    measured = {pair: share for pair, share in measured.items() if plan.metrics[pair[0]].role == "judged"}
+    return CircularMetrics(replace_declared(declared, measured), measured, drop=plan.settings.circular == "drop")
+
+
+def replace_declared(
+    declared: set[tuple[str, str, str]], measured: Mapping[tuple[str, str, str], float]
+) -> set[tuple[str, str, str]]:
+    """Return the pairs of metric and truth that are circular: by their measured share, else those declared."""
+    return {pair for pair, share in measured.items() if share >= _MIN_SHARE} | (declared - measured.keys())

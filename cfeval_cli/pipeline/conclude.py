@@ -8,13 +8,13 @@ from dataclasses import replace
 import pandas as pd
 
 from cfeval_cli.core import ExplainerResult
-from cfeval_cli.pipeline.circularity import find_circular_truths
+from cfeval_cli.pipeline.circularity import assess_circular_metrics
 from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.robustness import Robustness
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
 from cfeval_cli.statistics.explainer_stability import RepeatedExplanations
-from cfeval_cli.statistics.run_statistics import CircularMetrics, RunStatistics, compute_statistics
+from cfeval_cli.statistics.run_statistics import RunStatistics, compute_statistics
 from cfeval_cli.statistics.scores import Scores
 
 
@@ -39,7 +39,8 @@ def draw_conclusions(
 ) -> RunStatistics:
     """Return the tables that follow from the scores: values with intervals, correlations, differences, robustness."""
     plan, settings = context.plan, context.plan.settings
-    circular = CircularMetrics(find_circular_truths(plan, context.spec, summary), drop=settings.circular == "drop")
+    measured = {} if robustness.bounds is None else robustness.bounds.measure_circularity()
+    circular = assess_circular_metrics(plan, context.spec, summary, measured)
     statistics = compute_statistics(
         scores, summary, bootstrap, plan.graded_truth, robustness.bounds, robustness.reparametrised, circular,
         common=settings.support == "common",

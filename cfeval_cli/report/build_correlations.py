@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isnan, nan
 from typing import Any
 
 import pandas as pd
@@ -177,8 +178,9 @@ def _write_correlation_notes(
         )
     if select_not_identifiable(shown_lines).any():
         notes.append(f"{write_not_identifiable_note('τ')} The table of ranges shows how far.")
-    if (select_circular(shown_lines) & shown_lines["tau"].notna()).any():
-        notes.append(f"{CIRCULAR_MARK} circular: the metric is optimal for this ground truth by construction.")
+    circular_lines = shown_lines[select_circular(shown_lines) & shown_lines["tau"].notna()]
+    if len(circular_lines):
+        notes.append(_write_circular_note(circular_lines, record))
     graded = correlations[correlations["family"] == GRADED]
     if len(graded):
         notes.append(
@@ -193,6 +195,22 @@ def _write_correlation_notes(
         names = ", ".join(make_metric_title(*pair, record).plain for pair in tied)
         notes.append(f"Not shown, because they tie all explainers: {names}.")
     return notes
+
+
+def _write_circular_note(lines: pd.DataFrame, record: RunRecord) -> str:
+    """Write which metrics are circular with which ground truths, and by how much if that was measured."""
+    measured, declared = [], []
+    for line in lines.drop_duplicates(["metric", "variant", "truth"]).to_dict("records"):
+        title = f"{make_metric_title(line['metric'], line['variant'], record).plain} with {line['truth']}"
+        share = line.get("circular_share", nan)
+        if isnan(share):
+            declared.append(title)
+        else:
+            measured.append(f"{title} {share:.1%}")
+    note = f"{CIRCULAR_MARK} circular: the metric is optimal for this ground truth by construction."
+    if measured:
+        note += f" Measured, as the share of reference features in the best feature sets: {', '.join(measured)}."
+    return note + f" Declared: {', '.join(declared)}." * bool(declared)
 
 
 def _index_by_pair(lines: pd.DataFrame) -> dict[Pair, dict[Any, Any]]:

@@ -226,6 +226,9 @@ _TABLES = (
         number("p_rho", "one-sided p of its permutation test"),
         flag("circular", "whether the metric is optimal by construction at this truth; with `circular=drop` there is "
                          "then no value"),
+        number("circular_share", "the measurement that decides this: `share_informative` of bounds_truth.csv is at "
+                                 "least 0.95; empty where it was not measured, so that the metric's declaration "
+                                 "decides", optional=True),
         flag("not_identifiable", "whether a reparametrisation that changes no prediction changes `tau`; empty where "
                                  "that was not tried"),
         text("note", "which explainers are left out, and why a value is absent"),

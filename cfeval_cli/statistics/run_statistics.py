@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
 import pandas as pd
 
 from cfeval_cli.statistics import correlation, instance_agreement, metric_agreement, tau_differences
@@ -60,6 +61,8 @@ class CircularMetrics:
     """Metrics that are optimal at a truth by construction; the summary has the circular explainers."""
 
     pairs: Collection[tuple[str, str, str]] = ()  # metric, variant and truth
+    # The share of the truth's top k features in the best sets of the metric, where it was measured.
+    measured: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     drop: bool = False  # whether circular metrics and explainers are left out of every τ
 
 
@@ -166,6 +169,8 @@ def _build_correlations(
     table = pd.DataFrame(rows, columns=correlation.COLUMNS)
     is_circular = correlation.find_circular_rows(table, circular.pairs)
     table.insert(list(table).index("note"), "circular", is_circular)
+    pairs = table[["metric", "variant", "truth"]].itertuples(index=False, name=None)
+    table.insert(list(table).index("note"), "circular_share", [circular.measured.get(pair, np.nan) for pair in pairs])
     table.insert(list(table).index("note"), "not_identifiable", mark_changed_taus(table, ranges))
     return table
 

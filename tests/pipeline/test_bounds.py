@@ -1,19 +1,23 @@
 """Bounds against brute force: every explanation of every instance, and every combination of them."""
 
+from dataclasses import replace
 from itertools import permutations, product
+from math import prod
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from cfeval_cli.core import ABSENT, ModelSpec
+from cfeval_cli.model.estimator import Estimator
 from cfeval_cli.pipeline import bounds
 from cfeval_cli.pipeline.bounds import FeatureSetBounds, Objective, ScoredSets, compute_bounds
 from cfeval_cli.pipeline.context import create_context
 from tests.inside import make_plan
-from tests.problems import logit, make_dataset, make_linear, sigmoid
+from tests.problems import draw_linear, logit, make_dataset, make_linear, sigmoid
 
 
 def make_context(dataset, model, *overrides):
@@ -247,3 +251,74 @@ def test_without_bounds_there_is_no_file(toy, make_run):
     folder = make_run(toy, "explainer=[random,lr]", "n_explain=5", "bounds=0", "metric=[recall]", "resamples=0")
     assert not (folder / "bounds.csv").exists() and not (folder / "bounds_truth.csv").exists()
     assert "normalised" not in pd.read_csv(folder / "metrics.csv")
+
+
+def measure_share(scores, importance, k):
+    """Return the mean share of the truth's top k in the best sets, over instances whose sets differ, and their number.
+
+    `scores` are by instance and ordered set, the larger the better.
+    """
+    shares = []
+    for i, row in enumerate(importance):
+        by_set = {features: score for (instance, features), score in scores.items() if instance == i}
+        best = max(by_set.values())
+        # Features that tie with the last of the top k share the open ranks.
+        last = np.sort(row)[-k]
+        weights = (row > last) + (row == last) * (k - (row > last).sum()) / (row == last).sum()
+        best_sets = [features for features, score in by_set.items() if score >= best - 1e-12]
+        if len(best_sets) < len(by_set):
+            shares.append(np.mean([weights[list(features)].sum() / k for features in best_sets]))
+    return np.mean(shares), len(shares)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_circularity_of_an_additive_model_is_that_of_all_sets(k):
+    dataset = make_dataset([2, 3, 4, 3], n=60)
+    model = draw_linear(dataset, seed=3, dim=2)
+    context = make_context(dataset, model, f"k={k}", "removal=[zero,marginal]", "truth=[signed,shapley,contrast]")
+    truth = compute_truths(context)
+    measured = compute_bounds(context, truth, lambda _: None).measure_circularity()
+    scores = enumerate_scores(dataset, model, k)
+    for metric, column in ((("comprehensiveness", "del"), 0), (("validity_soft", "probability"), 1)):
+        of_metric = {key: score[column] for key, score in scores.items()}
+        for name, importance in truth.items():
+            share, count = measure_share(of_metric, importance, k)
+            assert count >= 30 and measured[*metric, name] == pytest.approx(share)
+    # Deletion takes the effects of features from the logit; the logit of an edit is additive, too.
+    for metric, name in (("comprehensiveness", "signed"), ("sufficiency", "signed")):
+        assert measured[metric, "del", name] == 1
+    # A second feature does not count where no value of it lowers the probability: then several sets are best.
+    assert measured["validity_soft", "probability", "contrast"] > (0.9 if k == 2 else 1 - 1e-9)
+    assert min(measured.values()) < 0.8
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_circularity_of_a_boosted_model_is_that_of_all_sets(k):
+    dataset = make_dataset([3, 4, 3, 3], n=80, seed=2)
+    codes = dataset.train.codes
+    labels = (codes[:, 0] * codes[:, 1] + codes[:, 2] > 3).astype(int)
+    dataset = replace(dataset, train=replace(dataset.train, labels=labels))
+    model = Estimator(HistGradientBoostingClassifier(max_iter=20, min_samples_leaf=3)).fit(dataset, 0)
+    context = make_context(dataset, model, f"k={k}", "truth=[contrast]", "explainer=[random]", "metric=[validity_soft]")
+    truth, rows = compute_truths(context), context.rows
+    measured = compute_bounds(context, truth, lambda _: None).measure_circularity()
+    drops = {}
+    for i, row in enumerate(rows.codes):
+        for features in permutations(range(4), k):
+            edits = np.repeat(row[None], prod(len(dataset.candidates[j]) for j in features), axis=0)
+            edits[:, list(features)] = list(product(*(dataset.candidates[j] for j in features)))
+            drops[i, features] = -model.predict_proba(edits)[:, rows.predicted_classes[i]].min()
+    share, count = measure_share(drops, truth["contrast"], k)
+    assert count >= 30 and measured == {("validity_soft", "probability", "contrast"): pytest.approx(share)}
+    assert share == 1 if k == 1 else share < 1
+
+
+def test_circularity_is_not_measured_on_few_instances_or_greedily():
+    dataset = make_dataset([2, 3, 2, 3], n=29)
+    context = make_context(dataset, draw_linear(dataset, seed=1, dim=2), "k=1")
+    bounds_of_few = compute_bounds(context, compute_truths(context), lambda _: None)
+    assert bounds_of_few.is_exact and not bounds_of_few.measure_circularity()
+    dataset = make_dataset([2, 3, 2, 3], n=40)
+    context = make_context(dataset, draw_linear(dataset, seed=1, dim=2), "k=3")
+    greedy = compute_bounds(context, compute_truths(context), lambda _: None)
+    assert not greedy.is_exact and not greedy.measure_circularity()

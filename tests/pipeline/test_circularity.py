@@ -15,7 +15,7 @@ from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.counterfactual import Validity, ValiditySoft
 from cfeval_cli.metric.ground_truth import Recall
-from cfeval_cli.pipeline.circularity import find_circular_truths, mark_circular_rows
+from cfeval_cli.pipeline.circularity import find_circular_truths, mark_circular_rows, replace_declared
 from tests.problems import ALL_REMOVALS, REMOVALS, TRUTHS, make_dataset
 from tests.statistics.tables import compute_kendall_tau
 
@@ -63,6 +63,33 @@ def test_metrics_are_circular_with_the_truths_they_measure(k):
     soft = {("validity_soft", "probability", "contrast")} if k == 1 else set()
     erasure = {("comprehensiveness", "del", "signed"), ("comprehensiveness", "marginal", "shapley")}
     assert find_circular_truths(plan(k), SPEC, order()) == erasure | soft
+
+
+def test_measured_circularity_overrides_the_declaration():
+    declared = {("a", "", "signed"), ("b", "", "signed")}
+    measured = {("b", "", "signed"): 0.94, ("b", "", "contrast"): 0.95, ("c", "", "contrast"): 0.3}
+    assert replace_declared(declared, measured) == {("a", "", "signed"), ("b", "", "contrast")}
+
+
+def test_a_run_states_which_pairs_are_measured_and_which_declared(toy, make_run):
+    explainers = "explainer=[omission,decision_boundary,gradient_input,integrated_gradients,lr]"
+    settings = [explainers, "n_explain=40", "resamples=0", "model.max_epochs=10"]
+    settings += ["truth=[signed,contrast]", "removal=[zero]"]
+    settings.append("metric=[comprehensiveness,sufficiency,validity_soft,recall]")
+    for count, source in ((40, "Measured"), (0, "Declared")):
+        folder = make_run(toy, *settings, f"bounds={count}")
+        lines = pd.read_csv(folder / "correlations.csv")
+        circular = set(lines.loc[lines["circular"], ["metric", "truth"]].itertuples(index=False, name=None))
+        declared = {("comprehensiveness", "signed"), ("validity_soft", "contrast")}
+        assert circular == declared | ({("sufficiency", "signed")} if count else set())
+        assert lines["circular_share"].notna().all() == bool(count)
+        (note,) = [line for line in (folder / "tables.md").read_text().splitlines() if "by construction. " in line]
+        assert f"{source}" in note and ("Measured" in note) != ("Declared" in note)
+        if count:
+            shares = pd.read_csv(folder / "bounds_truth.csv").set_index(["metric", "variant", "truth"])
+            keys = pd.MultiIndex.from_frame(lines[["metric", "variant", "truth"]])
+            assert np.allclose(shares.loc[keys, "share_informative"], lines["circular_share"])
+            assert "100.0%" in note
 
 
 def test_a_run_marks_circular_rows_and_can_exclude_them_from_every_tau(toy, make_run):
