@@ -108,13 +108,14 @@ docs: .venv/.dev ## the site, from docs/, conf/ and docstrings, in build/site (s
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (30 minutes)
+bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (50 minutes)
 	$(BIN)/python benchmarks/optimum.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/large.py --sizes 10000 30000 100000
 	$(BIN)/python benchmarks/fixed.py
 	$(BIN)/python benchmarks/slow_models.py
+	$(BIN)/python benchmarks/policy.py
 
 REFERENCE := outputs/reference
 
