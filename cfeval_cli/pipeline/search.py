@@ -34,12 +34,13 @@ def search_explained_instances(context: RunContext, features: Ints, name: str, a
 def describe_beam_searches(context: RunContext, edits: Mapping[str, Edits]) -> str | None:
     """Write for how many instances of each explainer a beam search replaced all combinations; None if for none."""
     counts = {name: max(part.count_beam_searches() for part in levels.values()) for name, levels in edits.items()}
-    shares = [f"{context.plan.explainers[name].title or name} {count:,}" for name, count in counts.items() if count]
+    titles = {name: context.plan.explainers[name].title or name for name in counts}
+    shares = [f"{titles[name]} {count:,} of {len(context.rows):,}" for name, count in counts.items() if count]
     if not shares:
         return None
     warning = (
-        f"beam search: of {len(context.rows):,} instances, so many have more combinations of values than "
-        f"search.max_candidates: {', '.join(shares)}. Their counterfactuals may not be the best."
+        f"beam search: {', '.join(shares)} instances have more combinations of values than search.max_candidates. "
+        "Their counterfactuals may not be the best."
     )
     log.warning("%s", warning)
     return warning
