@@ -23,7 +23,7 @@ from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.ranking_stability import ANY_SETTING
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.frames import SweepFrames, index_tau_ranges
-from cfeval_cli.study.sweep.runs import Sweep, SweepRun, merge_records
+from cfeval_cli.study.sweep.runs import Sweep, SweepRun, drop_small_rankings, merge_records
 from cfeval_cli.study.sweep.tables import write_counts_notes
 from cfeval_cli.study.words import write_count
 
@@ -31,7 +31,7 @@ from cfeval_cli.study.words import write_count
 def build_brief(sweep: Sweep, frames: SweepFrames) -> Table:
     """Build the means over seeds if only the seed varies; otherwise how much rankings and τ vary over the runs."""
     if len(sweep.groups) == 1:
-        return _build_means(sweep.runs, frames.seeds_metrics, frames.seeds_correlations)
+        return _build_means(sweep.runs, frames.seeds_metrics, drop_small_rankings(frames.seeds_correlations))
     return _build_stability(sweep, frames.stability, frames.stability_truth)
 
 

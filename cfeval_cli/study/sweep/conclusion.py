@@ -31,7 +31,7 @@ def write_conclusion(sweep: Sweep, correlations: pd.DataFrame) -> Conclusion:
     """
     taus = collect_taus_without_controls(sweep)
     if taus.empty:
-        reason = "No run has correlations with a ground truth over at least two explainers that are not controls."
+        reason = "No run ranks four explainers that are not controls by a metric and by a ground truth."
         return Conclusion("Inconclusive: no metric was compared with a ground truth", [reason])
     names = name_leading_truths(sweep, taus)
     groups = {values: runs for values, runs in sweep.groups.items() if len(runs) > 1}

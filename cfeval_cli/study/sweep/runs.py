@@ -15,8 +15,9 @@ import pandas as pd
 from cfeval_cli.core import Ints
 from cfeval_cli.report.titles import list_truth_metrics
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.correlation import GRADED
-from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
+from cfeval_cli.statistics.correlation import EXPLAINERS, GRADED
+from cfeval_cli.statistics.small_rankings import MIN_RANKED_EXPLAINERS
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 DEFAULT = "default"  # the value of a setting that other runs override
 SETTING_PREFIX = "setting."  # of columns with settings, since truth is a setting and a column
@@ -195,6 +196,17 @@ def collect_taus(sweep: Sweep) -> pd.DataFrame:
 
 
 def collect_taus_without_controls(sweep: Sweep) -> pd.DataFrame:
-    """Return τ without controls; graded controls have no such subset and keep all."""
+    """Return τ over at least four explainers without controls; graded controls have no such subset and keep all."""
     rows = collect_taus(sweep)
-    return rows[(rows["family"] == GRADED) | (rows["subset"] == WITHOUT_CONTROLS)].dropna(subset="tau")
+    is_ranked = (rows["subset"] == WITHOUT_CONTROLS) & (rows["explainers"] >= MIN_RANKED_EXPLAINERS)
+    return rows[(rows["family"] == GRADED) | is_ranked].dropna(subset="tau")
+
+
+def drop_small_rankings(correlations: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of seeds_correlations.csv of one group without metrics that rank too few explainers in a run."""
+    keys = ["metric", "variant", "truth", "agreement"]
+    lines = select_subset(correlations[correlations["family"] == EXPLAINERS], WITHOUT_CONTROLS)
+    is_small = [ranked.smallest_size < MIN_RANKED_EXPLAINERS for ranked in lines["ranked"]]
+    small = set(lines.loc[is_small, keys].itertuples(index=False, name=None))
+    is_ranked = [key not in small for key in correlations[keys].itertuples(index=False, name=None)]
+    return correlations[np.array(is_ranked, dtype=bool)]

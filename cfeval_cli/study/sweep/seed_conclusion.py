@@ -14,7 +14,7 @@ from cfeval_cli.report.wording import format_p_value
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
-from cfeval_cli.study.sweep.runs import SweepRun, select_largest_ranking
+from cfeval_cli.study.sweep.runs import SweepRun, drop_small_rankings, select_largest_ranking
 from cfeval_cli.study.words import join_first_names
 
 _MAX_LEADING_METRICS, _MAX_OTHER_METRICS = 3, 6  # in a sentence
@@ -36,7 +36,7 @@ def conclude_by_question(
 
     `correlations` are the rows of seeds_correlations.csv of the group.
     """
-    first = runs[0].record
+    first, correlations = runs[0].record, drop_small_rankings(correlations)
     is_leading = (correlations["family"] == "explainers") & (correlations["agreement"] == first.settings.agreement)
     rows = correlations[is_leading & (correlations["coefficient"] == "tau")]
     without_controls = select_subset(rows, WITHOUT_CONTROLS)

@@ -26,6 +26,7 @@ from cfeval_cli.report.titles import (
 )
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking_stability import ANY_SETTING
+from cfeval_cli.statistics.small_rankings import SMALL_RANKING_REASON
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, SUBSETS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.frames import SweepFrames, index_tau_ranges
 from cfeval_cli.study.sweep.runs import (
@@ -33,6 +34,7 @@ from cfeval_cli.study.sweep.runs import (
     Sweep,
     SweepRun,
     collect_taus,
+    drop_small_rankings,
     merge_records,
     select_largest_ranking,
 )
@@ -52,7 +54,7 @@ def build_tables(sweep: Sweep, frames: SweepFrames) -> list[Table]:
     for values, runs in groups.items():
         heading = f": {sweep.describe_group(values)}" if values else ""
         built.append(_build_means(sweep.select_group(frames.seeds_metrics, values), runs, heading, is_supplementary))
-        correlations = sweep.select_group(frames.seeds_correlations, values)
+        correlations = drop_small_rankings(sweep.select_group(frames.seeds_correlations, values))
         is_tau = (correlations["family"] == "explainers") & (correlations["coefficient"] == "tau")
         built += _build_agreements(correlations[is_tau], runs, heading, is_supplementary)
         conclusions = conclude_by_question(correlations, runs, merge_records(runs))
@@ -60,6 +62,8 @@ def build_tables(sweep: Sweep, frames: SweepFrames) -> list[Table]:
             f"{name.capitalize()}: {conclusion.headline}. {' '.join(conclusion.points)}"
             for name, conclusion in conclusions.items()
         ]
+        if correlations["mean"].isna().all():
+            notes = [f"τ is not computed: {SMALL_RANKING_REASON}."]
         built[-1] = built[-1].add_notes(*notes)
     all_explainers, without_controls = (select_subset(frames.stability, subset) for subset in SUBSETS)
     ranges, ranges_without = (select_subset(frames.stability_truth, subset) for subset in SUBSETS)

@@ -108,9 +108,9 @@ def write_run(
             }
             for (metric, truth), (tau, error, rho) in taus.items()
             for figures in (
-                {"subset": "all", "explainers": 4, "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
+                {"subset": "all", "explainers": 5, "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
                  "not_identifiable": is_changed((metric, truth))},
-                {"subset": "without_controls", "explainers": 3, "tau": tau / 2, "tau_se": error / 4,
+                {"subset": "without_controls", "explainers": 4, "tau": tau / 2, "tau_se": error / 4,
                  "not_identifiable": is_changed((metric, truth, "less"))},
             )
         ],
@@ -186,7 +186,7 @@ def test_conclusion_is_drawn_without_controls(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "no metric is significantly better than chance; Proximity (label) has the highest mean τ" in page
     assert "Required sample size: about 7 seeds with this mean and spread." in page
-    assert "τ is computed without controls, over 3 explainers." in page
+    assert "τ is computed without controls, over 4 explainers." in page
 
 
 def test_low_coverage_is_marked_in_means_over_seeds(tmp_path):
@@ -205,7 +205,7 @@ def test_values_changed_by_reparametrisation_are_counted_and_marked(tmp_path, mo
     monkeypatch.setattr("cfeval_cli.report.page.build.save_figures", lambda *_: None)  # figures are in the page, too
     changed_by_seed = {0: {("c", "a"), ("c", "signed")}, 1: {("c", "signed"), ("proximity", "signed", "less")}}
     rng = np.random.default_rng(0)
-    values = {(metric, name): (float(rng.normal()), 0.1) for metric in ("c", "proximity") for name in "abc"}
+    values = {(metric, name): (float(rng.normal()), 0.1) for metric in METRICS for name in "abcde"}
     taus = {("c", "signed"): (0.5, 0.1, 0.5), ("proximity", "signed"): (0.8, 0.1, 0.8)}
     for seed, changed_keys in changed_by_seed.items():
         write_run(tmp_path / str(seed), seed, [f"seed={seed}"], values, taus, controls=["a"],
@@ -724,3 +724,15 @@ def test_rows_with_other_number_of_instances_are_noted(tmp_path):
         "Each run scores explainers on 20 instances. Other rows: C (disc., label) 17 to 18 instances."
     ]
     assert list_instance_notes(20, 20) == []
+
+
+def test_three_explainers_have_no_tau_in_tables_and_conclusion(tmp_path):
+    taus = {("c", "signed"): (0.9, 0.1, 0.9), ("proximity", "signed"): (0.8, 0.1, 0.8)}
+    for seed in range(2):
+        values = draw_values(np.random.default_rng(seed))
+        write_run(tmp_path / str(seed), seed, [f"seed={seed}"], values, taus, controls=["d"])
+    done = gather([tmp_path], tmp_path)
+    assert not [table for table in done.tables if table.title.startswith("Agreement")]
+    assert "τ is not computed: fewer than 4 explainers that are not controls." in (tmp_path / "tables.md").read_text()
+    assert not any(title.text.startswith("τ") for title in done.brief.header)
+    assert pd.read_csv(tmp_path / "seeds_correlations.csv")["mean"].notna().any()  # descriptive
