@@ -17,9 +17,10 @@ from cfeval_cli.api.load import Results, load
 from cfeval_cli.api.session import check_paths, issue_warnings, run_in_process
 from cfeval_cli.core import Explainer, Metric
 from cfeval_cli.errors import Failure, UserError, did_you_mean
-from cfeval_cli.settings.compose import list_default_options
+from cfeval_cli.settings.compose import list_chosen_components
 
 _MODEL_SETTINGS = ("gives", "batch_size")  # of FunctionModel
+_MODEL_CHOICE = {"model": "function"}  # whose defaults a run has; the model itself is a FunctionModel
 
 
 def evaluate(
@@ -46,9 +47,9 @@ def evaluate(
     `predict_proba` takes a DataFrame with the columns of `train` except the label, and returns probabilities (n, C),
     P(1) or labels. `explainers` are names or objects of your own classes. `attributions` are explanations that were
     made elsewhere: for each method a DataFrame with a column for each feature and the index of `test`. An argument that
-    is None has the default of `cfeval run`. `settings` sets any other setting of `cfeval run` by its key. Results are
-    written `into` a folder, by default outputs/<date>/<time>. The folder contains the training rows, in
-    training.parquet, unless `settings` has {"training": 0}.
+    is None has the default of `cfeval run model=function`. `settings` sets any other setting of `cfeval run` by its
+    key. Results are written `into` a folder, by default outputs/<date>/<time>. The folder contains the training rows,
+    in training.parquet, unless `settings` has {"training": 0}.
 
     UserError is raised for a mistake in the arguments, and Failure if the run fails. A warning of the command is a
     UserWarning; with `progress`, progress and warnings go to standard error.
@@ -76,7 +77,7 @@ def evaluate(
             dataset, excluded_columns = frames.make_dataset(folder, name, classes, data_settings)
             model = _make_model(predict_proba, frames, excluded_columns, model_settings)
             components = {"dataset": dataset, "model": model, **components}
-            results_folder = run_in_process(arguments | run_settings, components, into, call, progress)
+            results_folder = run_in_process(_MODEL_CHOICE | arguments | run_settings, components, into, call, progress)
     return load(results_folder)
 
 
@@ -106,7 +107,10 @@ def _list_explainers(
         raise UserError(f"explainers must be a list such as [{explainers!r}].")
     if not attributions:
         return explainers
-    return [*(list_default_options("explainer") if explainers is None else explainers), "file"]
+    if explainers is None:
+        choice = [f"{group}={option}" for group, option in _MODEL_CHOICE.items()]
+        explainers = list_chosen_components("explainer", choice)
+    return [*explainers, "file"]
 
 
 def _separate_objects(group: str, choice: str | Sequence[Any]) -> tuple[list[str], dict[str, object]]:

@@ -43,7 +43,8 @@ def export_instances(overrides: list[str], config_dir: str | None, into: Path | 
         instances = _sample_by_class(build_plan(cfg))
     _write_table(build_table(dataset, instances), path)
     summary = f"{len(instances):,} instances of {dataset.name} (seed {seed}): {path}"
-    hint = "To evaluate your scores of these instances: cfeval run explainer=[…,file] explainer.file.path=FILE"
+    command = "cfeval run explainer=[…,file] explainer.file.path=FILE"
+    hint = f"To evaluate your scores of these instances, with the same settings: {command}"
     sys.stdout.write(escape_controls(f"{summary}\n{hint}", keep="\n") + "\n")
 
 

@@ -115,7 +115,7 @@ def _list_settings(group: str, option: str, content: Mapping[str, Any]) -> list[
     if isinstance(component, dict) and "_target_" in component:
         prefix, node = f"{group}.{option}.", component
     else:
-        prefix, node = f"{group}.", dict(content)
+        prefix, node = f"{group}.", {key: value for key, value in content.items() if key != "defaults"}
     if group == "experiment" or "_target_" not in node:
         return []  # a preset, which chooses other options
     return [

@@ -66,6 +66,12 @@ def list_default_options(group: str) -> list[str]:
     return [options] if isinstance(options, str) else list(options)
 
 
+def list_chosen_components(group: str, overrides: Sequence[str]) -> list[str]:
+    """List the components of a group that a run with overrides has."""
+    with open_packaged_configs():
+        return [str(name) for name in compose_run(overrides)[group]]
+
+
 @lru_cache(maxsize=1)
 def list_top_level_keys() -> frozenset[str]:
     """Return the keys of the composed config: those of run.yaml and the groups that it chooses from."""

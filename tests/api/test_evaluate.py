@@ -143,7 +143,7 @@ def test_model_that_changes_during_the_run_is_a_failure(frames, working_director
 def test_explainers_and_metrics_may_be_objects(frames, working_directory, capsys):
     run = evaluate(
         predict_proba, *frames, label="paid", explainers=["omission", LastFeature()], metrics=[Changed(), "recall"],
-        n_explain=10, settings=QUICK,
+        k=1, n_explain=10, settings=QUICK,
     )  # fmt: skip
     assert "explain" not in capsys.readouterr().err  # nothing is shown by default
     assert set(run.metrics["explainer"]) == {"omission", "last_feature"}

@@ -33,7 +33,8 @@ def test_exported_rows_are_the_instances_of_the_run(export, toy, make_run, tmp_p
     path = tmp_path / f"mine.{suffix}"
     frame = pd.read_parquet(path) if suffix == "parquet" else pd.read_csv(path, sep="\t" if suffix == "tsv" else ",")
     assert list(frame.columns) == ["instance", "size", "shape", "colour", "weight"]
-    run = pd.read_parquet(make_run(toy, "explainer=[random]", "metric=[recall]", "resamples=0") / "instances.parquet")
+    words = ("model=estimator", "k=2", "explainer=[random]", "metric=[recall]", "resamples=0")
+    run = pd.read_parquet(make_run(toy, *words) / "instances.parquet")
     assert frame["instance"].tolist() == run["instance"].tolist()
     assert frame.drop(columns="instance").to_numpy().tolist() == [list(values) for values in run["values"]]
 

@@ -28,7 +28,7 @@ REFUSAL = "not accepted from a folder, because they could load code or files"
         "seed=range(5)", "confidence=0.9", "+explainer=graded", "~metric", "explainer=[lr],[lr,lime]", "judge=[]",
         "model=estimator", "model.encoder=onehot", "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null",
         "figures=[]", "experiment=atlas/tables", "experiment=null", "dataset.only={age:up}", "truth.budget=100",
-        "dataset.immutable=[age,'marital status']", "judge.blind.model={blind:0.3}", "model.blind=[age]",
+        "dataset.immutable=[age,'marital status']", "judge.blind.distill=true", "model.blind=[age]",
         "explainer_stability=auto,0",
     ],
 )  # fmt: skip

@@ -55,7 +55,8 @@ def test_metrics_of_the_user_are_listed(tmp_path):
 
 
 def test_unknown_topic_is_refused_with_the_valid_ones():
-    with pytest.raises(UserError, match=r"no help on 'datset'. Did you mean dataset\? There is: dataset, model"):
+    message = r"no help on 'datset'. Did you mean dataset\? There is: dataset, explainer, model"
+    with pytest.raises(UserError, match=message):
         build_help_page("datset", 80, None)
 
 

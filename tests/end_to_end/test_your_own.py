@@ -179,7 +179,8 @@ def test_a_file_and_a_user_model_are_explained_from_an_empty_folder(tmp_path, mo
     (tmp_path / "score.py").write_text(SCORE)
     onnx_model(frame, tmp_path / "model.onnx")
     run_cfeval("data", "init", "loans.csv", "--label", "default", cwd=tmp_path)
-    run_cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", *FEWER_INSTANCES, cwd=tmp_path)
+    model = ["model=function", "model.path=score.py:predict_proba"]  # its predictions decide which rows are explained
+    run_cfeval("data", "export", "dataset=loans", *model, "--into", "explain_me.csv", *FEWER_INSTANCES, cwd=tmp_path)
     rows = pd.read_csv(tmp_path / "explain_me.csv", index_col="instance")
     assert list(rows.columns) == FEATURES
     pd.testing.assert_frame_equal(rows, frame.loc[rows.index, FEATURES], check_names=False)
@@ -247,7 +248,8 @@ def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypat
     frame.rename(columns={"colour": "color"}).to_csv(tmp_path / "misspelt.csv", index=False)
     frame[:0].to_csv(tmp_path / "none.csv", index=False)
     common = ["model=estimator", "+model.estimator.max_iter=5", "metric=[validity,recall]", "resamples=0"]
-    common += ["n_explain=40", "truth.shapley.budget=100", "removal.marginal.draws=20", "explainer=[random,file]"]
+    common += ["n_explain=40", "min_per_class=0", "truth.shapley.budget=100", "removal.marginal.draws=20"]
+    common += ["explainer=[random,file]"]
     monkeypatch.chdir(tmp_path)
     toy.compute(tmp_path / "run", *common, "explainer.file.path=[some.csv,none.csv]")
     record, coverage, metrics = read_run(tmp_path / "run")

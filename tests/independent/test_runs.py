@@ -19,7 +19,7 @@ FAST_TRAINING = ("model.learning_rate.text=0.03", "model.max_epochs=6")  # as ac
 SMALL = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=6")
 ADDITIVE = ("model=additive", "model.bags=2", "model.max_rounds=100")  # half the time of the default
 NO_LR = ("explainer=[random,omission,decision_boundary]", "n_explain=6", "truth.shapley.budget=1000000")
-FOREST = ("model=estimator", "model.estimator._target_=sklearn.ensemble.RandomForestClassifier",
+FOREST = ("k=1", "model=estimator", "model.estimator._target_=sklearn.ensemble.RandomForestClassifier",
           "+model.estimator.n_estimators=3", "+model.estimator.max_depth=3")  # fmt: skip
 
 

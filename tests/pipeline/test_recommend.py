@@ -20,7 +20,8 @@ from cfeval_cli.results.read import read_recommendation
 from tests import inside
 from tests.conftest import SMALL_RUN
 
-ARGUMENTS = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
+ARGUMENTS = ("model=estimator", "+model.estimator.max_iter=5", "k=1", "min_per_class=0",
+          "explainer=[random,omission,lime]",
           "explainer.lime.n_samples=50", "truth.shapley.budget=60", "judge=[tree]", "judge.tree.distill=true",
           "metric=[comprehensiveness,validity_soft,recall]")  # fmt: skip
 

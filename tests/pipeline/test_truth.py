@@ -173,7 +173,7 @@ def test_the_budget_limits_the_instances_and_the_truths(box):
 
 
 def test_a_truth_of_a_sample_gives_scores_of_the_sample(toy, make_run):
-    boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "resamples=0")
+    boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "k=1", "resamples=0")
     boosting += ("metric=[comprehensiveness,c,recall]", "truth.shapley.budget=20", "n_explain=12")
     subset, all_settings = make_run(toy, *boosting, "reference=8"), make_run(toy, *boosting, "reference=null")
     first_result, second = (pd.read_parquet(folder / "scores.parquet") for folder in (subset, all_settings))

@@ -9,7 +9,7 @@ from tests.reliability.places import Place, follow_command
 from tests.reliability.test_resume import TIMES
 
 SETTINGS = (
-    "model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
+    "model=estimator", "+model.estimator.max_iter=5", "k=1", "explainer=[random,omission,lime]",
     "explainer.lime.n_samples=50",
     "judge=[tree,logistic]", "judge.tree.distill=true", "metric=[comprehensiveness,validity_soft,recall]",
     "explainer_stability=0",
