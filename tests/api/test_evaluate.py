@@ -127,6 +127,18 @@ class LastFeature(Random):
     """An explainer of the user's own."""
 
 
+def test_defaults_are_those_of_a_users_model_and_attributions_are_added(frames, working_directory):
+    train, test = frames
+    fast = {"explainer.lime.n_samples": 50, "truth.shapley.budget": 60, "explainer.shap.permutations": 1}
+    run = evaluate(
+        predict_proba, train, test, label="paid", attributions={"mine": scores(test)}, metrics=["recall"], n_explain=6,
+        settings=QUICK | fast,
+    )  # fmt: skip
+    assert set(run.record.explainers) == {"random", "omission", "lime", "shap", "mine"}
+    settings = run.record.settings
+    assert (settings.k, settings.min_per_class, settings.reference) == (3, 30, 100)
+
+
 def test_model_that_changes_during_the_run_is_a_failure(frames, working_directory):
     calls = []
 
