@@ -48,15 +48,16 @@ def _compare_families(lines: pd.DataFrame, record: RunRecord) -> str:
     competitor = next((line for line in lower_lines if record.metrics[line["metric"]].block != family), None)
     low, high = (_to_share(best[name]) for name in ("d_low", "d_high"))
     level = f"{100 * record.settings.confidence:g} % CI"
-    interval = "" if pd.isna(low) else f" ({level} [{100 * low:.0f}, {100 * high:.0f}])"
+    interval = "" if pd.isna(low) else f"{level} [{100 * low:.0f}, {100 * high:.0f}]"
     mark = ", circular" * (best["circular"] is True)
     text = (
         f"{_write_title(best, record)} prefers the more faithful of two explanations of an instance in "
-        f"{100 * _to_share(best['d']):.0f} % of {int(best['pairs']):,} pairs{interval}{mark}"
+        f"{100 * _to_share(best['d']):.0f} % of {int(best['pairs']):,} pairs"
     )
-    if competitor is not None:
-        text += f"; {_write_title(competitor, record)} in {100 * _to_share(competitor['d']):.0f} %"
-    return f"{text} (chance: 50 %)"
+    if competitor is None:
+        return f"{text} ({f'{interval}; ' * bool(interval)}chance: 50 %){mark}"
+    text += f" ({interval})" * bool(interval) + mark
+    return f"{text}; {_write_title(competitor, record)} in {100 * _to_share(competitor['d']):.0f} % (chance: 50 %)"
 
 
 def _to_share(d: float) -> float:

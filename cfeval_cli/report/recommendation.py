@@ -258,7 +258,7 @@ class _Writer:
         parts = []
         for entry in self.recommendation.disagreements:
             selected = "; ".join(
-                f"{self._get_title(name)}: {' and '.join(features[j] for j in numbers) or 'no feature'}"
+                f"{self._get_title(name)}: {join_names([features[j] for j in numbers]) if numbers else 'no feature'}"
                 for name, numbers in entry.selected.items()
             )
             parts.append(f"instance {entry.instance} ({selected})")

@@ -330,7 +330,7 @@ def _not_compared_notes(by_question: Mapping[str, _Comparison]) -> list[str]:
 def _explain_missing_comparison(comparisons: Sequence[_Comparison]) -> str:
     """Write why no metric can be compared with the ground truth."""
     contenders = comparisons[0].contenders if comparisons else ()
-    needed = f"τ needs {MIN_RANKED_EXPLAINERS} explainers that are not controls"
+    needed = f"τ needs at least {MIN_RANKED_EXPLAINERS} explainers that are not controls"
     if len(contenders) >= MIN_RANKED_EXPLAINERS:
         return f"{needed}, and no metric has values for so many that the ground truth can rank"
     return f"{needed}, and this run has {f'{len(contenders)} ({join_names(contenders)})' if contenders else 'none'}"
@@ -449,8 +449,6 @@ def _describe_smallest_p(comparison: _Comparison) -> str:
         return ""
     smallest = 1 / factorial(count)
     text = f" {_describe_orderings(count)}: the smallest possible p is {P_VALUE.write(smallest)}"
-    if smallest >= SIGNIFICANCE_LEVEL:
-        return f"{text}, so nothing can be significant."
     if not comparison.can_be_significant:
         return (
             f"{text}, not significant among {comparison.n_hypotheses} metrics. More explainers would help, more "

@@ -46,6 +46,11 @@ def test_best_metric_is_compared_with_the_best_of_the_other_family():
     ]
 
 
+def test_interval_and_chance_share_brackets_without_another_family():
+    (sentence,) = write_instance_verdict(make_statistics([LINES[0]]), RECORD)
+    assert sentence.endswith("in 90 % of 3,945 pairs (95 % CI [89, 91]; chance: 50 %)")
+
+
 def test_circular_metric_leads_only_if_every_metric_is_circular():
     sentence = write_instance_verdict(make_statistics(circular=("comp",)), RECORD)[0]
     assert sentence.startswith("Contribution: C_soft (probability) prefers") and "Comp." not in sentence

@@ -396,7 +396,8 @@ def test_controls_alone_give_no_verdict(toy, make_run):
     assert run.statistics.correlations["tau"].notna().any()
     content = write_verdict(run.statistics, run.record)
     assert (
-        content.headline == "Metrics are not ranked: τ needs 4 explainers that are not controls, and this run has none"
+        content.headline
+        == "Metrics are not ranked: τ needs at least 4 explainers that are not controls, and this run has none"
     )
     assert not content.is_significant
 
