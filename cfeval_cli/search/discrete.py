@@ -71,8 +71,8 @@ class Discrete(Search):
     """
 
     pick: str = "auto"
-    max_candidates: int = 1_000_000
-    beam: int = 300
+    max_candidates: int = 10_000
+    beam: int = 100
     max_batch_rows: int = 65_536
 
     title = "disc."
