@@ -32,8 +32,8 @@ FOUR_RANKED = "explainer=[random,omission,omission_mean,gradient_input,decision_
 FEW_METRICS = "metric=[dfr,c,recall]"  # so that figures have few panels
 SMALL_RUN = (FEW_METRICS, "truth=[signed]")  # and one question, so that there are fewer figures
 # a job of a sweep
-SWEEP_JOB = ("explainer=[random,omission,decision_boundary]", FEW_METRICS, "removal=[marginal]", "n_explain=20",
-             "resamples=0", "model.max_epochs=10")  # fmt: skip
+SWEEP_JOB = ("explainer=[random,omission,omission_mean,gradient_input,decision_boundary]", FEW_METRICS,
+             "removal=[marginal]", "n_explain=20", "resamples=0", "model.max_epochs=10")  # fmt: skip
 EVIL = "<img src=x onerror=alert(1)>"
 
 

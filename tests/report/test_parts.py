@@ -31,8 +31,11 @@ def page(folder):
     return Report(folder).render_page({}, [])
 
 
-def test_sections_are_answer_why_scores_trust_cost_appendix(page):
-    order = [page.index(f'id="{name}"') for name in ("verdict", "why", "scores", "trust", "cost", "appendix")]
+def test_sections_are_answer_details_why_scores_trust_cost_appendix(page):
+    order = [
+        page.index(f'id="{name}"')
+        for name in ("answer", "cost-summary", "details", "why", "scores", "trust", "cost", "appendix")
+    ]
     assert order == sorted(order)
     parts = re.split(r'<section id="(scores|trust|cost|appendix)">', page)
     texts = {name: text_of(html) for name, html in zip(parts[1::2], parts[2::2], strict=True)}
