@@ -77,6 +77,7 @@ judges: .venv/.run ## how good is the answer? 26 runs of boosted trees and fores
 	$(JUDGES) dataset=pima,german,compas,heloc seed=0,1,2
 	$(JUDGES) dataset=adults_raw seed=0
 	$(BIN)/cfeval judge check outputs/judges --into outputs/judges
+	$(BIN)/python benchmarks/answers.py outputs/judges
 
 test: lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow"

@@ -218,7 +218,7 @@ def write_means(means: Sequence[float]) -> str:
 def main() -> None:
     """Simulate what is not stored yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=700, help="samples for each case and number of instances")
+    parser.add_argument("--samples", type=int, default=1000, help="samples for each case and number of instances")
     parser.add_argument("--block", type=int, default=100, help="samples that are stored together")
     parser.add_argument("--arch", type=int, default=20, help="samples for each n that are compared with `arch`")
     parser.add_argument("--state", type=Path, default=FOLDER.parent / "outputs" / "policy", help="folder of results")
