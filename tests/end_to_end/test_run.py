@@ -130,7 +130,8 @@ def test_the_printed_table_equals_the_stored_table(toy, tmp_path):
     # without a terminal: plain lines, the answer first, and in the end where the files are
     assert "explain: random: 20 to do" in done.stderr and "train: done in" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
-    assert done.stdout.startswith("Contribution: ") and "\nVerdict: " in done.stdout and "τ contribution" in done.stdout
+    assert done.stdout.startswith("Contribution: ") and "\nVerdict: " in done.stdout
+    assert "τ of the metrics is not computed: fewer than 4 explainers that are not controls." in done.stdout
     note = "Contains training data (training.parquet). training=0 leaves it out."
     assert done.stdout.endswith(f"Results: {folder}\n{note}\n")
     for text in ((folder / "tables.md").read_text(), (folder / "tables.tex").read_text()):
@@ -245,7 +246,8 @@ def test_an_explainer_without_explanations_is_absent_with_a_reason(toy, make_run
     metrics, text = pd.read_csv(folder / "metrics.csv"), (folder / "tables.md").read_text()
     row = metrics.query("explainer == 'decision_boundary' and metric == 'c'").iloc[0]
     assert row["n"] == 0 and np.isnan(row["value"]) and row["note"] == "no usable explanation" and row["coverage"] == 0
-    assert "without decision\\_boundary" in text and "†" in text
+    assert pd.read_csv(folder / "correlations.csv")["note"].str.contains("without decision_boundary").any()
+    assert "fewer than 4 explainers that are not controls" in text and "†" in text
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mahalanobis", "constant"])
