@@ -192,8 +192,8 @@ class _Writer:
         if not contenders[0].is_circular:
             return []
         circular = [score.explainer for score in contenders if score.is_circular]
-        verb = "estimates" if len(circular) == 1 else "estimate"
-        text = f"{self._join_titles(circular)} {verb} the reference attributions themselves."
+        verb = "approximates" if len(circular) == 1 else "approximate"
+        text = f"{self._join_titles(circular)} {verb} the reference attributions by construction."
         other = next((score for score in contenders if not score.is_circular), None)
         if other is None:
             return [text]
@@ -306,7 +306,7 @@ class _Writer:
                 "Small predicted classes have more instances than their share; scores are reweighted to the test set."
             )
         if any(score.is_circular for score in answer.scores):
-            notes.append(f"{CIRCULAR_MARK} circular: estimates the reference attributions themselves.")
+            notes.append(f"{CIRCULAR_MARK} circular: approximates the reference attributions by construction.")
         return Table(
             f"{_TITLES[question]}: agreement with the reference attributions", header, [rows], notes, part="scores"
         )

@@ -48,7 +48,7 @@ class ReferenceScore:
     mass: tuple[float | None, ...]  # captured share of the positive reference attributions, for k = 1, 2, …
     low: float | None = None  # interval of the recall at the run's k
     high: float | None = None
-    is_circular: bool = False  # whether the explainer estimates the reference attributions themselves
+    is_circular: bool = False  # whether the explainer approximates the reference attributions by construction
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def test_circular_best_is_stated_with_the_best_other_explainer():
     scores = [dataclasses.replace(SCORES[0], is_circular=True), *SCORES[1:]]
     details = describe(make_recommendation(scores=scores)).answers["contribution"].details
     assert details[0] == (
-        "SHAP estimates the reference attributions themselves. Of the others, Omission scored highest (57 %)."
+        "SHAP approximates the reference attributions by construction. Of the others, Omission scored highest (57 %)."
     )
 
 
@@ -86,7 +86,7 @@ def test_all_circular_explainers_are_named():
     scores = [dataclasses.replace(score, is_circular=True) for score in SCORES[:2]] + SCORES[2:]
     details = describe(make_recommendation(scores=scores)).answers["contribution"].details
     assert details[0].startswith(
-        "SHAP and Omission estimate the reference attributions themselves. Of the others, LIME"
+        "SHAP and Omission approximate the reference attributions by construction. Of the others, LIME"
     )
 
 

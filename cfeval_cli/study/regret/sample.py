@@ -40,7 +40,7 @@ class StoredQuestion:
 
     @property
     def circular(self) -> list[str]:
-        """The explainers that estimate the reference attributions themselves."""
+        """The explainers that approximate the reference attributions by construction."""
         return [score.explainer for score in self.stored.scores if score.is_circular]
 
     def answer_again(self, sample: ReferenceSample) -> Answer:
