@@ -51,7 +51,10 @@ def assess_robustness(
     context: RunContext, evaluated: EvaluatedExplanations, repeated: RepeatedSample | None, progress: Progress
 ) -> Robustness:
     """Evaluate the repeated explanations, compute the best and worst possible scores, and reparametrise the model."""
-    repetition = None if repeated is None else evaluate_repetition(context, evaluated.truth, repeated)
+    repetition = None
+    if repeated is not None:
+        with progress.track_stage("explainer stability", component="scores"):
+            repetition = evaluate_repetition(context, evaluated.truth, repeated)
     context.evaluation_cache.clear()
     bounds = None
     if context.plan.settings.bounds:

@@ -317,7 +317,7 @@ def test_terminal_shows_live_progress_and_then_the_answer(toy, tmp_path):
     text = screen.decode()
     assert process.wait(PATIENCE) == 0, text
     assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
-    order = [text.index(text_of_stage) for text_of_stage in ("conclude", "figures and page", "Verdict:", "Results:")]
+    order = [text.index(text_of_stage) for text_of_stage in ("conclude", "figures and page", "Metrics:", "Results:")]
     assert order == sorted(order) and "Contains training data" not in text
 
 

@@ -48,7 +48,7 @@ def test_quiet_prints_results_and_errors_only(monkeypatch, capsys, toy, tmp_path
     process = toy.run("--quiet", *settings, "hydra.run.dir=run", cwd=tmp_path)
     result, results, training = process.stdout.splitlines()
     assert training == "Contains training data (training.parquet). training=0 leaves it out."
-    assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and process.stderr == ""
+    assert result.startswith("Metrics: ") and results == f"Results: {tmp_path / 'run'}" and process.stderr == ""
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)

@@ -130,7 +130,7 @@ def test_the_printed_table_equals_the_stored_table(toy, tmp_path):
     # without a terminal: plain lines, the answer first, and in the end where the files are
     assert "explain: random: 20 to do" in done.stderr and "train: done in" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
-    assert done.stdout.startswith("Contribution: ") and "\nVerdict: " in done.stdout
+    assert done.stdout.startswith("Contribution: ") and "\nMetrics: " in done.stdout
     assert "τ of the metrics is not computed: fewer than 4 explainers that are not controls." in done.stdout
     note = "Contains training data (training.parquet). training=0 leaves it out."
     assert done.stdout.endswith(f"Results: {folder}\n{note}\n")

@@ -80,7 +80,7 @@ class Report:
         """The recommendation, the verdict and the comparison with the paper, a sentence or two a line."""
         advice = [] if self.recommendation is None else self.recommendation.paragraphs
         paper = [] if self.paper is None else [self.paper.paragraph]
-        return [*advice, f"Verdict: {self.verdict.headline}.", *paper]
+        return [*advice, f"Metrics: {self.verdict.headline}.", *paper]
 
     @cached_property
     def brief(self) -> Table:
