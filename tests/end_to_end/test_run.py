@@ -320,7 +320,6 @@ def test_adults_from_end_to_end(adults, tmp_path, caplog):
     assert set(correlations["truth"]) == {"shapley", "contrast"}
     ranked = correlations.query("variant != 'mask' and subset == 'all'").groupby("metric")["explainers"].agg(set)
     assert {name for name, counts in ranked.items() if counts == {5}} == {
-        "naopc",
         "edits_to_flip",
     }  # rules have no order
     assert set().union(*ranked) == {5, 6}

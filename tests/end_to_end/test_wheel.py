@@ -75,7 +75,7 @@ def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, t
 
 def test_help_completion_and_data_commands_work(installed, tmp_path):
     explainers = run_cfeval("run", "--help", "explainer", cwd=tmp_path, executable=installed).stdout
-    assert "\nagainst: Ground truth reversed" in explainers
+    assert "\nagainst: Reversed ground truth" in explainers
     assert "adult.data" in run_cfeval("data", "list", "adults", cwd=tmp_path, executable=installed).stdout
     assert "findings" in run_cfeval("paper", "audit", cwd=tmp_path, executable=installed).stdout
     line = {"COMP_LINE": "cfeval run search=", "COMP_POINT": "18"}

@@ -67,7 +67,7 @@ ENDS = "def predict_proba(texts):\n    return [0.9 if text.endswith('END!') else
 def test_words_behind_max_tokens_reach_the_model(tmp_path):
     """Also when words before them are removed or replaced."""
     rows = [(f"{'one two three four five six'[: 9 + i % 19]} secret{i} more END!", i % 2) for i in range(60)]
-    folder = run(tmp_path, ENDS, rows, "+dataset.max_tokens=2", "training=0")
+    folder = run(tmp_path, ENDS, rows, "+dataset.max_tokens=2", "training=0", "k=1")
     instances = pd.read_parquet(folder / "instances.parquet")
     assert (instances["predicted_probability"] == 0.9).all() and (instances["predicted"] == 1).all()
     assert instances["text"].tolist() == [rows[i][0] for i in instances["instance"]]

@@ -10,7 +10,7 @@ import pytest
 from cfeval_cli.report import published
 from cfeval_cli.report.published import Figure, load_figures, parse_figures
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SOURCE = Path(os.environ.get("CFEVAL_PAPER", ROOT.parent / "shared" / "paper" / "paper.tex"))
 ORDER = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 
