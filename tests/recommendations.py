@@ -15,10 +15,10 @@ from cfeval_cli.statistics.recommendation import (
 )
 
 FACTS = {
-    "random": ExplainerFacts("Random", is_control=True, evaluations=0.0, stability=0.2),
-    "omission": ExplainerFacts("Omission", evaluations=36.0, stability=1.0, coverage=1.0),
-    "lime": ExplainerFacts("LIME", evaluations=5000.0, stability=0.6, coverage=1.0),
-    "shap": ExplainerFacts("SHAP", evaluations=1000.0, stability=0.9, coverage=1.0),
+    "random": ExplainerFacts("Random", is_control=True, evaluations=0.0, stability=0.2, n_repeated=38),
+    "omission": ExplainerFacts("Omission", evaluations=36.0, stability=1.0, n_repeated=38, coverage=1.0),
+    "lime": ExplainerFacts("LIME", evaluations=5000.0, stability=0.6, n_repeated=38, coverage=1.0),
+    "shap": ExplainerFacts("SHAP", evaluations=1000.0, stability=0.9, n_repeated=38, coverage=1.0),
 }
 SCORES = [
     ReferenceScore("shap", (0.7, 0.75, 0.8, 0.85, 0.9), (0.8, 0.82, 0.84, 0.86, 0.88), 0.57, 0.83),

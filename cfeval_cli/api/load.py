@@ -69,7 +69,7 @@ class Results(StoredRun):
 
     @property
     def verdict(self) -> str:
-        """Which metric agrees with the ground truth, or which explainer ranks first without one, in one sentence."""
+        """Which metric can be trusted, or which explainer ranks first if there is no ground truth, in words."""
         return self._report.verdict.headline
 
     @property

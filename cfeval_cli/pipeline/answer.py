@@ -140,6 +140,7 @@ def _collect_facts(
             is_control=explainer.is_control or not isnan(explainer.quality_level),
             evaluations=result.cost.n_evaluations / size if explainer.has_known_cost else None,
             stability=overlap.get(name),
+            n_repeated=0 if repeated is None else len(repeated.positions),
             coverage=float((top >= 0).all(axis=1).mean()),
         )
     return facts

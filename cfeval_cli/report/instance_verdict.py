@@ -42,7 +42,10 @@ def write_instance_verdict(statistics: RunStatistics, record: RunRecord) -> list
 
 
 def _compare_families(lines: pd.DataFrame, record: RunRecord) -> str:
-    """Write the share of pairs for the best metric, and for the best metric of the other family."""
+    """Write the share of pairs for the best metric, and for the best metric of the other family.
+
+    If the interval of the best one includes chance, the comparison is inconclusive.
+    """
     best, *lower_lines = lines.to_dict("records")
     family = record.metrics[best["metric"]].block
     competitor = next((line for line in lower_lines if record.metrics[line["metric"]].block != family), None)
@@ -50,8 +53,9 @@ def _compare_families(lines: pd.DataFrame, record: RunRecord) -> str:
     level = f"{100 * record.settings.confidence:g} % CI"
     interval = "" if pd.isna(low) else f"{level} [{100 * low:.0f}, {100 * high:.0f}]"
     mark = ", circular" * (best["circular"] is True)
+    inconclusive = "" if pd.isna(low) or low > 0.5 else "inconclusive; "
     text = (
-        f"{_write_title(best, record)} prefers the more faithful of two explanations of an instance in "
+        f"{inconclusive}{_write_title(best, record)} prefers the more faithful of two explanations of an instance in "
         f"{100 * _to_share(best['d']):.0f} % of {int(best['pairs']):,} pairs"
     )
     if competitor is None:

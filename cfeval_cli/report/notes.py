@@ -146,7 +146,17 @@ def write_reference_notes(record: RunRecord) -> list[str]:
             notes.append(f"{name} {method}, {error}")
         elif not truth.exact or method != truth.method:
             notes.append(f"{name} {method}")
-    return [f"Reference attributions, computed by model evaluations: {'; '.join(notes)}."] if notes else []
+    if not notes:
+        return []
+    text = f"Reference attributions, computed by model evaluations: {'; '.join(notes)}."
+    minimum = record.settings.min_per_class
+    counts = [truth.instances for truth in record.truths.values() if truth.instances is not None]
+    if minimum and any(count < record.instances for count in counts):
+        text += (
+            f" Where available, {minimum} of these instances or more belong to each predicted class; metrics of "
+            "agreement are plain means over them, only the answer is reweighted."
+        )
+    return [text]
 
 
 def select_not_identifiable(lines: pd.DataFrame) -> pd.Series:

@@ -208,10 +208,12 @@ class _Writer:
         else:
             features = "top features" if k == 1 else f"top {k} features"
             share = _write_percent(facts.stability)
+            sample = f" ({facts.n_repeated:,} instances)" if facts.n_repeated else ""
+            equal = f"{share} of its {features} are the same{sample}"
             stability = (
-                f"it is unstable: under another explainer seed only {share} of its {features} are the same"
+                f"it is unstable: under another explainer seed only {equal}"
                 if facts.is_unstable
-                else f"under another explainer seed {share} of its {features} are the same"
+                else f"under another explainer seed {equal}"
             )
         if facts.evaluations is None:
             return f"{facts.title}: {stability}; its cost is unknown."
@@ -233,11 +235,15 @@ class _Writer:
         ]
 
     def _sample_size_notes(self, answer: Answer) -> list[str]:
-        if len(answer.confidence_set) < 2 or answer.n_to_separate is None or answer.n_to_separate <= answer.n_instances:
+        if len(answer.confidence_set) < 2:
             return []
         first, second = answer.confidence_set[:2]
+        if answer.n_to_separate is None:
+            return [f"{self._join_titles([first, second])} have the same score."]
         pair = f"{self._get_title(first)} from {self._get_title(second)}"
-        return [f"About {answer.n_to_separate:,} instances are needed to separate {pair}."]
+        needed, n_instances = answer.n_to_separate, answer.n_instances
+        number = f"About {needed:,}" if needed > n_instances else f"More than {n_instances:,}"
+        return [f"{number} instances are needed to separate {pair}."]
 
     def _list_checks(self, answer: Answer) -> list[str]:
         """Return the checks; what a disagreement means is stated once for each source."""

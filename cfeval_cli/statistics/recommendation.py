@@ -31,6 +31,7 @@ class ExplainerFacts:
     is_control: bool = False
     evaluations: float | None = None  # of the model, per instance; None: unknown
     stability: float | None = None  # mean share of equal top-k features under another explainer seed
+    n_repeated: int = 0  # instances that were explained with that seed
     coverage: float | None = None  # share of instances with at least k features
 
     @property
@@ -108,7 +109,7 @@ class Answer:
     n_without_mass: int = 0  # instances without positive reference attributions
     scores: Sequence[ReferenceScore] = ()  # the best first, controls last
     confidence_set: Sequence[str] = ()  # the explainers that may be the best, the best first
-    n_to_separate: int | None = None  # instances that would separate the two best
+    n_to_separate: int | None = None  # instances that would separate the first two of the confidence set
     alternative: Alternative | None = None
     differences: Sequence[Difference] = ()  # of all pairs of explainers that are not controls
     smallest_p: float | None = None  # that the number of resamples allows
@@ -251,11 +252,20 @@ def answer_question(
     return replace(
         answer,
         confidence_set=confidence_set,
-        n_to_separate=ranked_means.compute_size_to_separate(0, 1) if len(confidence_set) > 1 else None,
+        n_to_separate=_compute_size_to_separate(ranking, ranked_means, confidence_set),
         alternative=_find_alternative(ranking, ranked_means, facts, margin) if has_interval else None,
         differences=_list_differences(ranking, ranked_means, confidence) if has_interval else (),
         smallest_p=1 / (1 + len(ranked_means.resampled)) if has_interval else None,
     )
+
+
+def _compute_size_to_separate(
+    ranking: Sequence[str], ranked_means: PairedMeans, confidence_set: Sequence[str]
+) -> int | None:
+    """Return the instances needed to separate the first two of a confidence set; None if it has one, or if they tie."""
+    if len(confidence_set) < 2:
+        return None
+    return ranked_means.compute_size_to_separate(*map(ranking.index, confidence_set[:2]))
 
 
 def _average_defined(values: Floats, weights: Floats) -> float | None:

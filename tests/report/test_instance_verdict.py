@@ -53,7 +53,7 @@ def test_interval_and_chance_share_brackets_without_another_family():
 
 def test_circular_metric_leads_only_if_every_metric_is_circular():
     sentence = write_instance_verdict(make_statistics(circular=("comp",)), RECORD)[0]
-    assert sentence.startswith("Contribution: C_soft (probability) prefers") and "Comp." not in sentence
+    assert sentence.startswith("Contribution: inconclusive; C_soft (probability) prefers") and "Comp." not in sentence
     sentence = write_instance_verdict(make_statistics(circular=("comp", "c_soft")), RECORD)[0]
     assert "3,945 pairs (95 % CI [89, 91]), circular; C_soft" in sentence
 

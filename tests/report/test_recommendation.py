@@ -94,7 +94,7 @@ def test_stability_and_cost_of_the_best_are_stated():
     details = describe(make_recommendation()).answers["contribution"].details
     assert details[0] == (
         "SHAP uses 1,000 model evaluations per instance; under another explainer seed 90 % of its top features are the "
-        "same."
+        "same (38 instances)."
     )
     facts = FACTS | {"shap": dataclasses.replace(FACTS["shap"], evaluations=None, stability=None)}
     recommendation = dataclasses.replace(make_recommendation(), explainers=facts)
@@ -107,7 +107,7 @@ def test_unstable_best_is_pointed_out():
     details = describe(make_recommendation(scores=scores, confidence_set=["lime"])).answers["contribution"].details
     assert details[0] == (
         "LIME uses 5,000 model evaluations per instance; it is unstable: under another explainer seed only 60 % of "
-        "its top features are the same."
+        "its top features are the same (38 instances)."
     )
 
 
@@ -133,6 +133,10 @@ def test_cheaper_explainer_is_an_alternative_only_if_it_is_non_inferior(alternat
 def test_required_sample_size_follows_an_inconclusive_answer():
     details = describe(make_recommendation()).answers["contribution"].details
     assert details[1:] == ["About 150 instances are needed to separate SHAP from Omission."]
+    details = describe(make_recommendation(n_to_separate=30)).answers["contribution"].details
+    assert details[1:] == ["More than 40 instances are needed to separate SHAP from Omission."]
+    details = describe(make_recommendation(n_to_separate=None)).answers["contribution"].details
+    assert details[1:] == ["SHAP and Omission have the same score."]
 
 
 def test_checks_do_not_replace_the_answer():

@@ -208,3 +208,20 @@ def test_disagreements_are_the_largest_mean_distances_between_sets(seed):
     expected = sorted(range(8), key=lambda row: (-round(get_distance(row), 6), ids[row]))[:3]
     result = find_disagreements(selected, ids, 5)
     assert [entry.instance for entry in result] == [ids[row] for row in expected if get_distance(row) > 0]
+
+
+def test_sample_size_is_about_the_explainers_of_the_confidence_set():
+    """Explainer b is second, but always below a, and eliminated; c is lower and may be the best."""
+    rng = np.random.default_rng(0)
+    a = rng.permutation(np.arange(100) < 63)
+    b = a & ~np.isin(np.arange(100), np.flatnonzero(a)[:8])
+    c = rng.permutation(np.arange(100) < 54)
+    importance = np.tile([2.0, 1.0], (100, 1))
+    ranks = {
+        name: np.stack([~hits, hits], axis=1).astype(np.int64) for name, hits in zip("abc", (a, b, c), strict=True)
+    }
+    sample = ReferenceSample(importance, ranks, np.ones(100), np.zeros(100, dtype=np.int64), {})
+    result = answer(sample, k=1)
+    difference = a.astype(float) - c
+    expected = difference.var(ddof=1) * ((1.959964 + 0.841621) / difference.mean()) ** 2
+    assert list(result.confidence_set) == ["a", "c"] and result.n_to_separate == pytest.approx(expected, rel=0.1)
