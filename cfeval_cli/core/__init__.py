@@ -1,4 +1,4 @@
-"""The nouns of a run and what its components must be able to do, one file a subject."""
+"""Data types of a run and interfaces of its components, one module per subject."""
 
 from cfeval_cli.core.client import Ledger, LedgerKey, ModelClient, PredictFunction
 from cfeval_cli.core.cost import Cost, Workload

@@ -19,7 +19,7 @@ class Cost:
 
     n_evaluations: int = 0
     calls: float = 0.0  # calls of the model; a call that several instances share counts in parts
-    seconds: float = 0.0  # of one core
+    seconds: float = 0.0  # wall-clock, summed over workers
     model_seconds: float = 0.0  # of these, in the model
 
     def __add__(self, other: Cost) -> Cost:

@@ -1,6 +1,6 @@
 """Data: features, splits, encoded datasets, and the rows that all stages pass on.
 
-Comments give the shapes of arrays in brackets, in the whole package with these letters:
+Comments give the shapes of arrays in brackets. These letters are used unless the class or function defines its own:
 
 - N: all instances of a run or a slab; n: instances, rows or values of this array; m: edits, or rows selected from n
 - M: features; k: selected features, or features to edit; K: ranked features of an explanation; d: embedding dimension

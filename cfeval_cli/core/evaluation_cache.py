@@ -50,7 +50,10 @@ def encode_rows(codes: Codes) -> Ints | None:
 def evaluate_unique_rows(
     evaluate: Callable[[Codes], NDArray[Any]], codes: Codes, distinguishing_codes: Codes | None = None
 ) -> NDArray[Any]:
-    """Evaluate each row, once for rows that are equal in `distinguishing_codes` (default: `codes`)."""
+    """Evaluate all rows; those with equal `distinguishing_codes` (default: `codes`) once.
+
+    If rows cannot be encoded as integers, each row is evaluated.
+    """
     numbers = encode_rows(codes if distinguishing_codes is None else distinguishing_codes) if len(codes) > 1 else None
     if numbers is None:
         return evaluate(codes)

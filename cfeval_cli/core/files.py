@@ -119,7 +119,7 @@ def remove_partial_files(folder: Path, names: Container[str] | None = None) -> N
 def lock_folder(folder: Path, *, wait: bool) -> Iterator[bool]:
     """Lock a folder against other processes; yield whether the lock was acquired.
 
-    The folder itself is locked, so that no lock file remains. File systems without locks always succeed.
+    The folder itself is locked, so that no lock file remains. On file systems without locks, acquiring always succeeds.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -162,7 +162,7 @@ def format_csv(frame: pd.DataFrame) -> str:
 
 
 def _escape_formula(cell: object) -> object:
-    """Put a quotation mark before text that looks like a formula, and show control characters."""
+    """Put an apostrophe before text that looks like a formula, and escape control characters."""
     if not isinstance(cell, str):
         return cell
     text = escape_controls(cell)

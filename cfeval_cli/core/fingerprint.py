@@ -26,7 +26,7 @@ _MAX_PATH_CHARACTERS = 4096  # characters of a path
 _MAX_FOLDER_FILES = 1000  # of a folder that a setting names
 # Distributions with another name than the import; searching for them would take half a second.
 _DISTRIBUTION_NAMES = {"sklearn": "scikit-learn", "anchor": "anchor-exp", "hydra": "hydra-core", "yaml": "PyYAML"}
-# Modules that compute from their arguments alone, unless one of the names below is used. Any other may load something.
+# Modules that read no files or services, unless one of the names below is used. Any other may load something.
 _PURE_MODULES = {
     "__future__", "abc", "array", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime",
     "decimal", "difflib", "enum", "fractions", "functools", "heapq", "html", "itertools", "json", "logging", "math",

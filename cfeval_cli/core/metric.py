@@ -16,6 +16,7 @@ from cfeval_cli.core.explanation import Explanation
 from cfeval_cli.core.model import Access, CircularRelation, ModelSpec
 from cfeval_cli.core.removal import Removal, Replacement
 
+# judged: compared with truths; truth: measures the agreement with a truth; fact: descriptive, never compared.
 Role = Literal["judged", "truth", "fact"]
 # The part of an explanation that a metric uses. set: the k selected features, in no order; counterfactual: the edit of
 # these features; order: all ranked features; scores: all ranked features with their scores.
@@ -112,7 +113,7 @@ class Metric(ABC):
     max_access: ClassVar[Access | None] = None  # of variants that need more, if the model and the user permit it
     needs: ClassVar[Needs] = "set"
     uses_distances: ClassVar[bool] = True  # whether a metric of counterfactuals uses their distances
-    role: ClassVar[Role] = "judged"  # compared with a truth; agreement with a truth; or a fact
+    role: ClassVar[Role] = "judged"
     quantity: ClassVar[Quantity | None] = None  # if other parts use its values
     block: ClassVar[str] = "counterfactual"  # of rows in the tables
     title_details: ClassVar[tuple[str, ...]] = ("{variant}",)  # in brackets after the title; also {metric}, {search}

@@ -338,7 +338,7 @@ class ModelSpec:
 
     dataset: Dataset
     kind: type  # of the trained model
-    blind: bool = False  # whether it is trained on a subset of the features
+    blind: bool = False  # trained on a subset of the features; a trained model: uses a subset, as a tree may
 
     @staticmethod
     def from_settings(dataset: Dataset, model: Trainable) -> ModelSpec:
@@ -370,7 +370,7 @@ class ModelSpec:
         return issubclass(self.kind, ability)
 
     def missing_ability_reason(self, *abilities: type) -> str | None:
-        """Return the reason why something that needs these abilities is not applicable; None if it is."""
+        """Return the reason why something that needs these abilities is not applicable; None if it is applicable."""
         missing = next((ability for ability in abilities if not self.supports(ability)), None)
         if missing is None:
             return None
@@ -380,7 +380,7 @@ class ModelSpec:
         return f"needs {ABILITY_DESCRIPTIONS[missing]}, which this model ({self.name}) does not give"
 
     def missing_access_reason(self, access: Access) -> str | None:
-        """Return the reason why a component with this access level is not applicable; None if it is."""
+        """Return the reason why a component with this access level is not applicable; None if it is applicable."""
         return self.missing_ability_reason(_REQUIRED_ABILITIES[access]) if access in _REQUIRED_ABILITIES else None
 
     @property

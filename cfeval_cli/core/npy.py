@@ -73,6 +73,6 @@ def unpack(packed: bytes) -> dict[str, NDArray[Any]]:
 
 @lru_cache
 def _parse_layout(head: bytes) -> list[tuple[str, np.dtype[Any], Literal["C", "F"], tuple[int, ...], int]]:
-    """Return name, type, order, shape and number of bytes of each packed array; the same line has many entries."""
+    """Return name, type, order, shape and size in bytes of each packed array; cached: many entries share a header."""
     layout = [(name, np.dtype(dtype), order, tuple(shape)) for name, dtype, order, shape in json.loads(head)]
     return [(*entry, math.prod(entry[3]) * entry[1].itemsize) for entry in layout]

@@ -16,7 +16,7 @@ def find_top_k(importance: Floats, k: int) -> Ints:
 
 
 class _MatchCounts(NamedTuple):
-    """Numbers of features of each instance (n,), given the k most important ones; features tied at rank k are open."""
+    """Numbers of features of each instance (n,), given the k most important ones; ties at rank k have no fixed rank."""
 
     selected_above: Ints  # selected features that are more important than the feature at rank k
     tied: Ints  # features that are as important as the feature at rank k
@@ -43,7 +43,7 @@ def count_shared_features(importance: Floats, is_selected: Bools, k: int) -> Flo
 
 
 def compute_hit_probability(importance: Floats, is_selected: Bools, k: int) -> Floats:
-    """Return the probability that a reference feature is selected, over random orders of tied features."""
+    """Return the probability that at least one of the k reference features is selected, over random orders of ties."""
     from scipy.special import comb
 
     n_above, n_tied, n_selected_tied, n_open_ranks = _count_matches(importance, is_selected, k)

@@ -55,7 +55,7 @@ class Removal(ABC):
     display_order: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether results depend on the parametrisation of the model
     cost_settings: ClassVar[tuple[str, ...]] = ()  # settings that reduce the number of evaluations if they are lower
-    circular_truth: ClassVar[str] = ""  # the truth that drops in probability under this removal approximate
+    circular_truth: ClassVar[str] = ""  # the truth that is approximated by probability drops under this removal
 
     @abstractmethod
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:

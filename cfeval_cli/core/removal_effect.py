@@ -41,13 +41,15 @@ def compute_removal_effect(
         edited = np.concatenate(
             [_apply_all_values(rows.codes[part.positions], part.features, part.values) for part in batch]
         )
-        before = np.concatenate([np.repeat(rows.predicted_classes[part.positions], len(part.values)) for part in batch])
-        labels, probability = model.predict_with_proba(edited, before)
+        original_classes = np.concatenate(
+            [np.repeat(rows.predicted_classes[part.positions], len(part.values)) for part in batch]
+        )
+        labels, probability = model.predict_with_proba(edited, original_classes)
         has_probability = has_probability and probability is not None
         start = 0
         for part in batch:
             span = slice(start, start := start + len(part.positions) * len(part.values))
-            flips[part.positions] = _compute_means(labels[span] != before[span], part.weights)
+            flips[part.positions] = _compute_means(labels[span] != original_classes[span], part.weights)
             if probability is not None:
                 remaining[part.positions] = _compute_means(probability[span], part.weights)
             if probability is not None and rows.probability is not None:
@@ -60,7 +62,7 @@ def compute_removal_effect(
 
 @dataclass(frozen=True)
 class _RemovalGroup:
-    """Rows without the same features, with the sampled values that replace these features."""
+    """Rows from which the same features are removed, with the sampled replacement values."""
 
     positions: Ints  # (n,) of the rows
     features: Ints  # (k,)

@@ -35,14 +35,14 @@ class Scratch:
         self._maps: list[weakref.ref[mmap.mmap]] = []
 
     def store(self, arrays: Mapping[_Key, NDArray[Any]]) -> dict[_Key, NDArray[Any]]:
-        """Store arrays on the disk, and return them memory-mapped."""
+        """Store arrays, on disk if they have more rows than one slab, and return them read-only."""
         stored: ScratchArrays[_Key] = ScratchArrays(self, max(map(len, arrays.values()), default=0))
         for key, array in arrays.items():
             stored.add(key, array)
         return stored.get_arrays()
 
     def make_zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return a writable array of zeros on the disk."""
+        """Return a writable array of zeros, on disk if it has more rows than one slab."""
         size = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
         if shape[0] <= _SLAB_INSTANCES or not size:
             return np.zeros(shape, dtype)
@@ -92,7 +92,7 @@ class _ScratchColumn:
 class ScratchArrays(Generic[_Key]):
     """Arrays of one file that grow independently to a maximum number of rows, until all are read."""
 
-    _file: int | None = None  # descriptor; None: few rows, which stay in memory
+    _file: int | None = None  # descriptor; None: in memory (few rows), or after `get_arrays`
 
     def __init__(self, scratch: Scratch, rows: int) -> None:
         self._scratch, self._rows = scratch, rows
@@ -119,7 +119,7 @@ class ScratchArrays(Generic[_Key]):
         column.rows += len(part)
 
     def get_arrays(self) -> dict[_Key, NDArray[Any]]:
-        """Return all arrays, read-only, in the order of their first parts."""
+        """Return all arrays, read-only, in the order of their first parts. Call it once, after the last `add`."""
         if self._file is None:
             return {key: _make_read_only(np.concatenate(parts)) for key, parts in self._parts.items()}
         os.ftruncate(self._file, self._end)

@@ -19,8 +19,8 @@ class SingleEdit:
     """The effect of changing one feature of each row (n,)."""
 
     flips: Bools  # whether a value of the feature flips the prediction
-    value: Codes  # with the lowest p(ŷ), the first of equal ones; the original value if there is no other
-    probability: Floats  # p(ŷ) with this value; inf if there is no other, or with label access
+    value: Codes  # with the lowest p(ŷ), the first of equal ones; the current value where `probability` is inf
+    probability: Floats  # p(ŷ) with this value; inf if there is none, or with label access
 
 
 def select_candidates(dataset: Dataset, feature: int, max_values: int) -> Codes:
@@ -35,9 +35,10 @@ def select_candidates(dataset: Dataset, feature: int, max_values: int) -> Codes:
 def find_best_edit(
     dataset: Dataset, model: ModelClient, codes: Codes, labels: Ints, own_codes: Codes, features: Ints, max_values: int
 ) -> SingleEdit:
-    """Evaluate all values of one feature (n,) of each row (n, M), which may have been edited before.
+    """Evaluate the candidate values of one feature (n,) of each row (n, M), which may have been edited before.
 
-    `own_codes` (n,) are the original values of the feature. These values and forbidden changes are not evaluated.
+    At most `max_values` candidates are evaluated, the most frequent ones. `own_codes` (n,) are the original values of
+    the feature. Original values and forbidden changes are evaluated too, but never selected.
     """
     flips, probability = np.zeros(len(codes), dtype=bool), np.full(len(codes), np.inf)
     value = codes[np.arange(len(codes)), features]

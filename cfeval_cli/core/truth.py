@@ -36,7 +36,7 @@ class Truth(ABC):
     access: ClassVar[Access] = Access.WHITE_BOX
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Return the reason why this truth is not defined for a model; None if it is."""
+        """Return the reason why this truth is not defined for a model; None if it is defined."""
         return spec.missing_access_reason(self.access)
 
     def evaluates_model(self, spec: ModelSpec) -> bool:

@@ -59,7 +59,7 @@ class Omission(Explainer):
         return CircularRelation(truths=truths, metrics={("comprehensiveness", removal.variant)})
 
     def estimate_workload(self, spec: ModelSpec) -> Workload:
-        """Return the number of values that replace each feature in turn."""
+        """Return the expected model evaluations: the input itself, and each replacement of each feature."""
         dataset, removal = spec.dataset, self._choose_removal(spec.dataset)
         settings = tuple(f"removals.{removal.name}.{key}" for key in removal.cost_settings)
         return Workload(1 + float(dataset.test_lengths.mean()) * removal.count_replacements(dataset, 1), settings)
@@ -69,7 +69,7 @@ class Omission(Explainer):
         return self.removals[auto if self.removal == "auto" else self.removal]
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
-        """Determine the values that replace each feature, and their weights."""
+        """Fit the removal, and return the function that explains a batch."""
         replacement = self._choose_removal(dataset).fit(dataset, model)
         samples = [replacement.sample(np.array([j])) for j in range(dataset.n_features)]
 

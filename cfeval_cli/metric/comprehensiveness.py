@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cfeval_cli.core import Access, CircularRelation, FittedRemoval, MetricInput, ModelSpec, Removal, Score
-from cfeval_cli.metric.erasure import ErasureMetric, make_mean_score, remove_selected
+from cfeval_cli.metric.erasure import ErasureMetric, compute_effect_of_selected, make_mean_score
 
 
 @dataclass(frozen=True)
@@ -29,4 +29,4 @@ class Comprehensiveness(ErasureMetric):
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return p(ŷ|x) - p(ŷ|x without the selected features) for each instance."""
-        return make_mean_score(fitted, inputs.compute_drops(remove_selected(inputs, fitted).probability))
+        return make_mean_score(fitted, inputs.compute_drops(compute_effect_of_selected(inputs, fitted).probability))

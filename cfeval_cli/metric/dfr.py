@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cfeval_cli.core import Access, FittedRemoval, MetricInput, Score
-from cfeval_cli.metric.erasure import ErasureMetric, make_mean_score, remove_selected
+from cfeval_cli.metric.erasure import ErasureMetric, compute_effect_of_selected, make_mean_score
 
 
 @dataclass(frozen=True)
@@ -21,4 +21,4 @@ class Dfr(ErasureMetric):
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return the share of replacement values with which the label of x without the selected features is not ŷ."""
-        return make_mean_score(fitted, remove_selected(inputs, fitted).flip_rate)
+        return make_mean_score(fitted, compute_effect_of_selected(inputs, fitted).flip_rate)

@@ -1,8 +1,8 @@
 """What the erasure metrics share: removing features, and comparing the prediction before and after.
 
-An erasure is an edit like that of a counterfactual. Of the edit that removes the selected features, comprehensiveness
-is the soft validity of the counterfactual metrics, and the decision flip ratio their validity. Sufficiency is the soft
-validity of the edit that removes all other features.
+Removing features is an edit. For the edit that removes the selected features, comprehensiveness equals soft validity,
+and the decision flip ratio equals validity. For the edit that removes all other features, sufficiency equals soft
+validity.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def make_mean_score(fitted: FittedRemoval, values: Floats) -> Score:
     return Score(fitted.removal.variant, values, np.ones(len(values)))
 
 
-def remove_selected(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
+def compute_effect_of_selected(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
     """Return the effect of removing the selected features of each instance."""
     is_selected = mark_selected(inputs.codes, inputs.features)
     return compute_erasure(inputs, fitted, np.arange(len(inputs)), is_selected)
 
 
-def remove_others(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
+def compute_effect_of_others(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
     """Return the effect of removing all features of each instance but the selected ones."""
     is_selected = mark_selected(inputs.codes, inputs.features)
     return compute_erasure(inputs, fitted, np.arange(len(inputs)), ~is_selected)
@@ -69,7 +69,8 @@ def remove_others(inputs: MetricInput, fitted: FittedRemoval) -> RemovalEffect:
 def compute_erasure(inputs: MetricInput, fitted: FittedRemoval, positions: Ints, is_removed: Bools) -> RemovalEffect:
     """Return the effect of removing some features (m, M) from the instances at some positions (m,).
 
-    Metrics and explainers that remove the same features of an instance share one evaluation of the model.
+    Results are cached per instance and feature set, so that metrics share them, also across the explanations of
+    different explainers.
     """
     replacement = fitted.replacement
     if replacement is None:

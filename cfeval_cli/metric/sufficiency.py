@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cfeval_cli.core import Access, FittedRemoval, MetricInput, Score
-from cfeval_cli.metric.erasure import ErasureMetric, make_mean_score, remove_others
+from cfeval_cli.metric.erasure import ErasureMetric, compute_effect_of_others, make_mean_score
 
 
 @dataclass(frozen=True)
@@ -21,4 +21,4 @@ class Sufficiency(ErasureMetric):
 
     def score_removal(self, inputs: MetricInput, fitted: FittedRemoval) -> Score:
         """Return p(ŷ|x) - p(ŷ|only the selected features) for each instance."""
-        return make_mean_score(fitted, inputs.compute_drops(remove_others(inputs, fitted).probability))
+        return make_mean_score(fitted, inputs.compute_drops(compute_effect_of_others(inputs, fitted).probability))

@@ -1,4 +1,4 @@
-"""A run from top to bottom: data, model, truth, explanations, counterfactuals, scores, statistics."""
+"""Run all stages: data, model, truths, explanations, recommendation, counterfactuals, scores, statistics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from cfeval_cli.statistics.run_statistics import RunStatistics
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The results of a run that its judges and the checks of the recommendation need."""
+    """The results that the evaluation of judges and the checks of the recommendation need."""
 
     context: RunContext
     statistics: RunStatistics
@@ -52,18 +52,18 @@ def run(
 ) -> RunOutcome | None:
     """Compute all results of a plan, and save each as soon as it is computed.
 
-    Return None if the folder has the results of the same inputs already. The teacher of a distilled model is trained
-    unless it is given. `announce` is called with the recommendation before counterfactuals are searched.
+    Return None if the folder already has results of the same inputs and `redo` is not set. The teacher of a distilled
+    model is trained unless it is given. `announce` is called with the recommendation before the counterfactual search.
     """
     settings = plan.settings
     with progress.track_stage("data"):
-        inputs = hash_inputs(plan)
-        if not settings.redo and folder.has_results_of(inputs):
+        inputs_hash = hash_inputs(plan)
+        if not settings.redo and folder.has_results_of(inputs_hash):
             return None
         plan.executor.prepare(settings.timeout_per_instance)
         dataset = load_dataset(plan)
         plan = plan.restrict_to(determine_model_spec(plan, dataset))
-    folder.begin(plan, dataset, inputs)
+    folder.begin(plan, dataset, inputs_hash)
     cache = folder.open_cache(plan.cache, redo=settings.redo)
 
     with progress.track_stage("train"):
@@ -89,8 +89,8 @@ def run(
     jobs = {name: create_explanation_job(context, name, settings.seed) for name in plan.explainers}
     for name, job in jobs.items():
         time_estimate = estimate_explainer(context, name, seconds_per_row)
-        # Some explainers derive their explanations from those of an earlier one.
         with progress.track_stage("explain", len(context.instances), time_estimate, component=name) as advance:
+            # Earlier explanations are passed, because some explainers derive theirs from them.
             explanations[name] = explain_instances(context, name, explanations, advance, job)
             if (warning := find_reversed_signs(context, name, explanations[name])) is not None:
                 folder.add_warning(warning)

@@ -13,9 +13,9 @@ from cfeval_cli.core import ABSENT, NO_FEATURE, Bools, Codes, Dataset, Floats, I
 from cfeval_cli.errors import Failure
 from cfeval_cli.seeding import draw_uniforms
 
-# Tiers of candidates: a candidate in a lower tier is better at any cost.
+# Tiers of candidates: any candidate of a lower tier is better than any of a higher tier, whatever their costs.
 FLIP_TIER, DROP_TIER, UNDECIDED_TIER = 0, 1, 2
-_NO_POSITION = -1  # of an own value that is one of the candidates already
+_NO_POSITION = -1  # where no own value is inserted
 
 _MIN_SPLIT_CANDIDATES = 4096  # an instance with at least so many candidates has batches of its own
 
@@ -72,10 +72,10 @@ class Combinations:
 
     own: Codes  # (k, n) the values of the instances, ABSENT where an explanation has fewer than k features
     begin: Ints  # (k, n) where the values of a feature begin in `table`
-    sizes: Ints  # (k, n) number of values, with the own value
+    sizes: Ints  # (k, n) number of candidate values, including the own value where it is added
     table: Codes
-    # (k, n) The position at which the own value is added to the candidates, _NO_POSITION where it is one of them. None:
-    # no own value is added, and instances with the same features have the same candidates.
+    # (k, n) The position at which the own value is inserted into the candidates, _NO_POSITION where none is inserted.
+    # None: no own value is inserted, and instances with the same features have the same candidates.
     own_position: Ints | None = None
 
     @staticmethod
@@ -143,7 +143,7 @@ class Combinations:
 def draw_other_values(candidates: Candidates, task: SearchTask, rows: Ints, instances: Ints) -> Codes:
     """Return the values (m, k) of a random candidate of some instances of a task, other than the instance itself.
 
-    `rows` are their positions in the task, `instances` those among the candidates.
+    `rows` are positions in the task, `instances` are positions in `candidates`.
     """
     uniforms = draw_uniforms(task.seed, task.component, task.ids[rows], 2)
     counts = candidates.counts[instances]
@@ -200,7 +200,7 @@ class ExtendedEdits:
 
     @property
     def is_shared(self) -> bool:
-        """Whether instances with the same features have the same candidates: their edits differ."""
+        """False: each instance extends its own edits."""
         return False
 
     def compute_values(self, rows: Ints, index: Ints) -> Codes:

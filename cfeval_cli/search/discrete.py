@@ -1,4 +1,4 @@
-"""Discrete search (Algorithm 1 of the paper): evaluate every combination of values of the selected features."""
+"""Discrete search (Algorithm 1 of the paper): evaluate all combinations of values of the features, or a beam."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from cfeval_cli.search.edit import evaluate_edited_values
 from cfeval_cli.seeding import draw_uniforms, hash_uniforms
 
 _CHUNK_CANDIDATES = 1_000_000  # candidates of the instances in one call, about
-# Besides the best edits, a beam has the unchanged instance and the best flip.
+# Besides the edits with the best priority, a beam has the unchanged instance and the best candidate so far.
 _N_ADDED_EDITS = 2
 _FIRST_PRIORITY, _LAST_PRIORITY = -1.0, 2.0  # before and after all probabilities
 
@@ -170,7 +170,7 @@ class Discrete(Search):
     def _search_by_beam(self, task: SearchTask, combinations: Combinations) -> Codes:
         """Return the values (n, k) of the best candidates of a beam search.
 
-        The unchanged instance remains in the beam, so that later features may change alone, and so does the best flip.
+        A beam keeps the best candidate so far, and the unchanged instance, so that later features may change alone.
         """
         extended = ExtendedEdits.make_initial(combinations)
         instances = np.arange(len(task.ids))
@@ -236,7 +236,7 @@ class Discrete(Search):
     ) -> Floats:
         """Return the priority (m,) of each candidate to be combined with the next feature, the lowest first.
 
-        The unchanged instance is the first. If flips are searched, those that do not flip yet come before flips.
+        The unchanged instance comes first. Unless the largest drop is searched, candidates that flip come last.
         """
         priority = evaluated.probability
         if priority is None:
@@ -272,7 +272,7 @@ class Discrete(Search):
 
 
 def _count_values(dataset: Dataset, feature: int, k: int) -> int:
-    """Return the largest number of values of a feature that the search evaluates; of several, one may keep its own."""
+    """Return the largest number of values that the search evaluates for a feature; with k > 1, with the own value."""
     if not dataset.is_changeable[feature]:
         return 1
     size = len(dataset.candidates[feature])

@@ -8,7 +8,7 @@ from cfeval_cli.core import Floats, Ints
 
 
 def compute_auc(labels: Ints, probabilities: Floats) -> float:
-    """Return the area under the ROC curve: of two classes that of the second; of more the mean, each against the rest.
+    """Return the AUC of the second of two classes, or the mean one-vs-rest AUC of more classes.
 
     Classes that no row or every row has are left out, where scikit-learn raises an error; NaN if none remains.
     """

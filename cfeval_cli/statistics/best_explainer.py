@@ -1,6 +1,6 @@
 """Which explainer is best: a confidence set, non-inferiority, pairwise differences and required sample sizes.
 
-All of it rests on the same paired resamples of the instances, so that no two statements contradict each other.
+All use the same paired resamples of the instances.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PairedMeans:
     def _statistics(self) -> Floats:
         """|t| (P,) of each pair as a normal score: 0 for identical scores, infinite for a difference without error.
 
-        Standard errors are estimated, and those of a bootstrap are too small by the factor (n - 1) / n. Without this
+        Standard errors are estimated, and those of a bootstrap are too small by the factor √((n - 1) / n). Without this
         correction, a true best of 8 equal ones is excluded in 12 % of samples of 30 instances, with it in 5 %.
         """
         from scipy.special import ndtri, stdtr
@@ -153,7 +153,7 @@ class PairedMeans:
         return result
 
     def compute_size_to_separate(self, first: int, second: int) -> int | None:
-        """Return the number of instances that show this difference with a power of 80 %; None if there is none."""
+        """Return the number of instances needed to detect this difference with 80 % power; None if it is 0."""
         difference, error = abs(self.differences[first, second]), self.standard_errors[first, second]
         return None if difference == 0 else self._scale_size(error, difference, SIGNIFICANCE_LEVEL / 2)
 
@@ -180,7 +180,7 @@ class PairedMeans:
 
 
 def _divide(differences: Floats, errors: Floats) -> Floats:
-    """Return t: zero where the difference is zero, infinite where only the error is."""
+    """Return t: 0 where the difference is 0, ±inf where only the error is 0."""
     infinite = np.where(differences == 0, 0.0, np.copysign(np.inf, differences))
     return np.asarray(np.divide(differences, errors, out=infinite, where=errors > 0))
 

@@ -80,7 +80,7 @@ def compare_explanations(
 def compute_mean_overlap(
     first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], positions: Ints, k: int
 ) -> dict[str, float]:
-    """Return the mean share of the k features that both explanations of an instance select, where one selects any."""
+    """Return per explainer the mean overlap of both top-k sets, relative to the larger set, without empty pairs."""
     overlap = {}
     for name, repeated in second.items():
         pair = _select_pair(first[name], repeated, positions)
@@ -93,7 +93,7 @@ def compute_mean_overlap(
 def _select_pair(
     original: ExplainerResult, repeated: ExplainerResult, positions: Ints
 ) -> tuple[Explanation, Explanation]:
-    """Return both explanations of the instances that were explained with either seed."""
+    """Return both explanations of the instances that were explained with both seeds."""
     failed = np.isin(positions, list(original.failures)) | np.isin(np.arange(len(positions)), list(repeated.failures))
     return original.explanation.take(positions[~failed]), repeated.explanation.take(np.flatnonzero(~failed))
 
@@ -134,7 +134,7 @@ def _list_scores(explanation: Explanation) -> Floats:
 def compare_values(
     scores: pd.DataFrame, repeated: pd.DataFrame, summary: pd.DataFrame, min_instances: int
 ) -> pd.DataFrame:
-    """Return explainer_stability_metrics.csv: the values with either seed, on instances with scores of both.
+    """Return explainer_stability_metrics.csv: the values with each seed, on instances with scores of both.
 
     `scores` and `repeated` are tables like scores.parquet; `summary` has the role of each metric. With fewer than
     `min_instances` there is no standard error.
@@ -157,7 +157,7 @@ def compare_values(
 
 
 def compute_seed_errors(n: Floats, d: Floats, n_again: Floats, d_again: Floats) -> dict[str, float]:
-    """Return Σn/Σd with either seed, and standard errors: over instances, and over explainer seeds alone.
+    """Return Σn/Σd with each seed, and standard errors: over instances, and over explainer seeds alone.
 
     The explainer draws independently for each instance, so that half of the mean square of the n differences between
     two seeds estimates the variance of one draw, and with it the error of a mean of n draws. Ratios are linearised.

@@ -26,7 +26,7 @@ FactorLevels = Sequence[Sequence[object]]  # the values of each factor
 
 @dataclass(frozen=True)
 class HierarchicalMean:
-    """A mean with its interval, and the numbers of what it is taken over."""
+    """A mean with its interval, and the numbers of rows, data sets and judges."""
 
     mean: float
     low: float

@@ -22,7 +22,7 @@ COLUMNS = [
     "reparametrisations", "instances",
 ]  # fmt: skip
 
-ALL_CHANGES = "together"  # all changes at once; the others are each alone
+ALL_CHANGES = "together"  # all changes applied at once; every other entry is a single change
 _TOLERANCE = 1e-9  # parameters of another size round differently
 
 

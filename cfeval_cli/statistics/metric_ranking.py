@@ -30,7 +30,7 @@ class PreferredMetrics:
     def rank_first(
         self, question: Question, values: pd.DataFrame, explainers: Collection[str], arbitrary: Set[str]
     ) -> Check | None:
-        """Return which explainers the first metric with values for all of them ranks first; None if there is none.
+        """Rank the explainers by the first preferred metric that has a value for each of them; None if there is none.
 
         `values` is metrics.csv. Variants that depend on the parametrisation of the model (`arbitrary`) do not count.
         """

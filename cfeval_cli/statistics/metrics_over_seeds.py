@@ -29,9 +29,9 @@ def compare_metrics_over_seeds(
 ) -> pd.DataFrame:
     """Return a row for each of J metrics, from its τ (S, J) in each seed and in resamples of its instances (B, J).
 
-    Rows of metrics that have no τ in some seed are NaN. Metrics with the same τ in every seed and resample are one
-    hypothesis, not several. `behind` is the difference to the largest mean, `p_behind` its p, among the metrics that
-    rank the same explainers, as `ranked` (J,) states.
+    A metric without τ in some seed or resample has NaN in its row; with fewer than two seeds all rows are NaN. Metrics
+    with the same τ in every seed and resample are one hypothesis, not several. `behind` is the difference to the
+    largest mean, `p_behind` its p, among the metrics that rank the same explainers, as `ranked` (J,) states.
     """
     table = pd.DataFrame(np.nan, index=range(values.shape[1]), columns=COLUMNS)
     is_absent = np.isnan(values).any(axis=0)

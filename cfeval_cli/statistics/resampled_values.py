@@ -20,7 +20,7 @@ class ResampledValues:
     """Values by metric (with its variant) and explainer."""
 
     metrics: list[MetricKey]
-    directions: list[str]  # of each metric: whether higher, lower or none of its values are better
+    directions: list[str]  # of each metric: which values are better: higher, lower or none
     roles: list[str]  # of each metric: judged, truth or fact
     notes: list[set[str]]  # of each metric, why it lacks values
     explainers: list[str]

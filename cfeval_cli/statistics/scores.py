@@ -24,7 +24,7 @@ class ScoreSeries:
     numerator: Floats
     denominator: Floats
     positions: Ints  # of the scored instances in Scores.ids, ascending
-    is_common: Bools | None = None  # whether every explainer has a score of the instance; None: of all instances
+    is_common: Bools | None = None  # whether every explainer scores the instance; None: all instances are common
     common_only: bool = False  # whether instances that are not common are left out
 
     def __len__(self) -> int:

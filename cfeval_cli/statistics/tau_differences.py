@@ -28,8 +28,9 @@ def tabulate_tau_differences(
     """Yield rows of differences.csv: for every two metrics, the difference of their τ, by subset of the explainers.
 
     The metric with the larger τ over all explainers, the first of the subsets, comes first in the rows of each subset.
-    Graded controls have no rows: a resample is noisier than the sample, so that among many close explainers τ* is too
-    small, the more so the noisier the metric is, and two metrics that both tend to 1 would seem to differ.
+    Graded controls have no rows: a resample is noisier than the sample, so that among many close explainers the τ
+    of resamples are too small, the more so the noisier the metric is, and two metrics that both tend to 1 would seem
+    to differ.
     """
     family = correlations[0].family
     if not bootstrap.resamples or family.name == GRADED:
@@ -57,9 +58,10 @@ def tabulate_tau_differences(
 def _compare_pairs(
     correlations: RankCorrelations, t: int, pairs: Ints, bootstrap: Bootstrap
 ) -> tuple[Floats | Bools, ...]:
-    """Return for each pair of metrics the difference of their τ, its interval, p, p after Holm, and whether it is zero.
+    """Return for each pair of metrics: difference of τ, interval ends, p, Holm-adjusted p, and whether all τ are equal.
 
-    Two τ over different explainers, or from too few instances for an interval, have no difference.
+    Equal means: in the sample and in every resample. Two τ over different explainers, or from too few instances for an
+    interval, have no difference.
     """
     tau, is_ranked, (first, second) = correlations.tau[:, :, t], correlations.is_ranked[:, t], pairs.T
     ranks_others = (is_ranked[first] != is_ranked[second]).any(axis=1)
@@ -84,7 +86,7 @@ def _compare_pairs(
 
 
 def find_identical_metrics(tau: Floats) -> Ints:
-    """Return for each metric the first metric with the same τ (1 + B, J) in every resample."""
+    """Return for each column (J,) of τ (1 + B, J) the index of the first identical column."""
     first: dict[bytes, int] = {}
     columns = np.ascontiguousarray(np.nan_to_num(tau, nan=-9.0).T) + 0.0  # turns -0 into 0
     return np.array([first.setdefault(column.tobytes(), i) for i, column in enumerate(columns)])

@@ -17,7 +17,7 @@ class UsedFeatures(Truth):
     question = "either"
 
     def not_applicable_reason(self, spec: ModelSpec) -> str | None:
-        """Return the reason for models that were trained with all features."""
+        """Return the reason for models that are trained with all features, and for trained models that use all."""
         if spec.blind and spec.supports(HasUsedFeatures):
             return None
         return "needs a model that was trained without some of the features (model.blind)"

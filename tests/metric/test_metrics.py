@@ -20,7 +20,7 @@ from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, ProximityOfFli
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.metric.dfr import Dfr
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
-from cfeval_cli.metric.erasure import remove_selected
+from cfeval_cli.metric.erasure import compute_effect_of_selected
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.fixed import Fixed
 from cfeval_cli.metric.frozen import Frozen
@@ -239,7 +239,7 @@ def test_erasure_is_a_counterfactual_edit(model_and_inputs):
     soft, hard = aggregate(ValiditySoft(), as_edit)["probability"], aggregate(Validity(), as_edit)["probability"]
     assert aggregate(Comprehensiveness(), inputs)["del"] == pytest.approx(soft)
     assert aggregate(Dfr(), inputs)["del"] == hard
-    effect, deletions = remove_selected(inputs, inputs.removals["zero"]), make_deletions(model, inputs)
+    effect, deletions = compute_effect_of_selected(inputs, inputs.removals["zero"]), make_deletions(model, inputs)
     assert (effect.flip_rate == deletions.flipped).all() and effect.probability == pytest.approx(deletions.probability)
     all_features = replace(inputs, features=np.tile(np.arange(inputs.codes.shape[1]), (len(inputs), 1)))
     result_of_all = replace(all_features, counterfactuals={Access.PROBABILITY: make_deletions(model, all_features)})
@@ -260,7 +260,7 @@ def test_only_limits_the_removals_of_a_metric():
 def test_inapplicable_removal_is_rejected_with_reason():
     _, inputs = _make_plain_inputs()
     with pytest.raises(ValueError, match="toy has no mask token"):
-        remove_selected(inputs, inputs.removals["mask"])
+        compute_effect_of_selected(inputs, inputs.removals["mask"])
 
 
 @given(draw_inputs())
