@@ -33,22 +33,22 @@ _SUBDIR = re.compile(
 )
 
 
-def read_resume_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
-    """Return Hydra's arguments, those of the user (`own`) last; None if the run is complete."""
+def read_resume_arguments(folder: Path, user_words: Sequence[str]) -> list[str] | None:
+    """Return Hydra's arguments, those of the user (`user_words`) last; None if the run is complete."""
     if not folder.is_dir():
         raise UserError(f"--resume {folder}: there is no such folder.")
     refuse_links(folder)
     if has_record(folder):
-        return _read_run_arguments(folder, own)
+        return _read_run_arguments(folder, user_words)
     if (folder / SWEEP_FILE).exists():
-        return _read_sweep_arguments(folder, own)
+        return _read_sweep_arguments(folder, user_words)
     raise UserError(f"--resume {folder}: it has no run.json, so no run was started in it. Start the run again.")
 
 
-def _read_run_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
+def _read_run_arguments(folder: Path, user_words: Sequence[str]) -> list[str] | None:
     from cfeval_cli.results.validation import read_record, read_verified_record
 
-    is_redone = "redo=true" in own
+    is_redone = "redo=true" in user_words
     record = read_record(folder) if is_redone else read_verified_record(folder)
     if record.status == "complete" and not is_redone:
         return None
@@ -58,14 +58,17 @@ def _read_run_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
         )
     overrides = _check_texts(record.overrides, folder / RECORD)
     _require_repeated(
-        [*_build_config_dir_option(_find_run_config_dir(record), own), *list_overrides_to_repeat(overrides, own)],
-        own,
+        [
+            *_build_config_dir_option(_find_run_config_dir(record), user_words),
+            *list_overrides_to_repeat(overrides, user_words),
+        ],
+        user_words,
         folder,
     )
-    return [*_merge_overrides(overrides, own), f"hydra.run.dir={quote(folder)}"]
+    return [*_merge_overrides(overrides, user_words), f"hydra.run.dir={quote(folder)}"]
 
 
-def _read_sweep_arguments(folder: Path, own: Sequence[str]) -> list[str]:
+def _read_sweep_arguments(folder: Path, user_words: Sequence[str]) -> list[str]:
     task, hydra = _read_sweep_overrides(folder)
     accepted, refused = list[str](), list[str]()
     for override in hydra:
@@ -74,16 +77,16 @@ def _read_sweep_arguments(folder: Path, own: Sequence[str]) -> list[str]:
             continue  # given again below, or by the user
         if key == "hydra.sweep.subdir" and _SUBDIR.fullmatch(value) and ".." not in value and value[:1] != "/":
             accepted.append(override)
-        elif override not in own:
+        elif override not in user_words:
             refused.append(override)
     needed = [
-        *_build_config_dir_option(_find_sweep_config_dir(folder), own),
+        *_build_config_dir_option(_find_sweep_config_dir(folder), user_words),
         *refused,
-        *list_overrides_to_repeat(task, own),
+        *list_overrides_to_repeat(task, user_words),
     ]
-    _require_repeated(needed, own, folder)
-    first = [] if {"-m", "--multirun"} & set(own) else ["--multirun"]
-    return [*first, *_merge_overrides(task, own), *accepted, f"hydra.sweep.dir={quote(folder)}"]
+    _require_repeated(needed, user_words, folder)
+    first = [] if {"-m", "--multirun"} & set(user_words) else ["--multirun"]
+    return [*first, *_merge_overrides(task, user_words), *accepted, f"hydra.sweep.dir={quote(folder)}"]
 
 
 def read_task_overrides(folder: Path) -> list[str]:
@@ -104,23 +107,27 @@ def _read_sweep_overrides(folder: Path) -> tuple[list[str], list[str]]:
         ) from error
 
 
-def _merge_overrides(overrides: Sequence[str], own: Sequence[str]) -> list[str]:
+def _merge_overrides(overrides: Sequence[str], user_words: Sequence[str]) -> list[str]:
     """Return the user's options and the overrides of both; keys keep their order, by which a sweep numbers its jobs."""
-    own_by_key = {_get_key(word): word for word in own if _is_override(word)}
-    options = [word for word in own if not _is_override(word)]
-    merged = [own_by_key.pop(_get_key(text), text) for text in overrides]
-    return [*options, *(text for text in merged if text in own or not _is_replaced(text, own)), *own_by_key.values()]
+    user_words_by_key = {_get_key(word): word for word in user_words if _is_override(word)}
+    options = [word for word in user_words if not _is_override(word)]
+    merged = [user_words_by_key.pop(_get_key(text), text) for text in overrides]
+    return [
+        *options,
+        *(text for text in merged if text in user_words or not _is_replaced(text, user_words)),
+        *user_words_by_key.values(),
+    ]
 
 
-def list_overrides_to_repeat(overrides: Sequence[str], own: Sequence[str] = ()) -> list[str]:
+def list_overrides_to_repeat(overrides: Sequence[str], user_words: Sequence[str] = ()) -> list[str]:
     """Return the overrides of a folder that are not accepted from it and that the user has not repeated."""
-    return [text for text in overrides if not _is_replaced(text, own) and not _is_accepted(text)]
+    return [text for text in overrides if not _is_replaced(text, user_words) and not _is_accepted(text)]
 
 
-def _is_replaced(text: str, own: Sequence[str]) -> bool:
+def _is_replaced(text: str, user_words: Sequence[str]) -> bool:
     """Return whether the user has given another value; another executor replaces all settings of the first."""
-    own_keys = {_get_key(word) for word in own if _is_override(word)}
-    return _get_key(text) in own_keys or ("executor" in own_keys and _get_key(text).startswith("executor."))
+    user_keys = {_get_key(word) for word in user_words if _is_override(word)}
+    return _get_key(text) in user_keys or ("executor" in user_keys and _get_key(text).startswith("executor."))
 
 
 def _is_accepted(text: str) -> bool:
@@ -212,9 +219,9 @@ def _find_sweep_config_dir(folder: Path) -> str | None:
     return None
 
 
-def _build_config_dir_option(config_dir: str | None, own: Sequence[str]) -> list[str]:
+def _build_config_dir_option(config_dir: str | None, user_words: Sequence[str]) -> list[str]:
     """Return the option for a run's folder of configs, unless the user gives it or it is ./conf."""
-    if config_dir is None or get_config_dir(own) is not None:
+    if config_dir is None or get_config_dir(user_words) is not None:
         return []
     conf_folder = find_conf_folder()
     if conf_folder is not None and Path(config_dir).absolute() == Path(conf_folder):
@@ -222,13 +229,13 @@ def _build_config_dir_option(config_dir: str | None, own: Sequence[str]) -> list
     return ["--config-dir", config_dir]
 
 
-def _require_repeated(words: Sequence[str], own: Sequence[str], folder: Path) -> None:
+def _require_repeated(words: Sequence[str], user_words: Sequence[str], folder: Path) -> None:
     """Raise UserError, with the full command, if words of a folder must be repeated by the user."""
     if words:
         raise UserError(
             f"{folder} was started with {shlex.join(words)}. These words are not accepted from a folder, because they "
             "could load code or files, or replace results. If you trust them, repeat them: "
-            + shlex.join(["cfeval", "run", "--resume", str(folder), *own, *words])
+            + shlex.join(["cfeval", "run", "--resume", str(folder), *user_words, *words])
         )
 
 

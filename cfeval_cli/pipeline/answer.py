@@ -10,7 +10,7 @@ import numpy as np
 
 from cfeval_cli.core import ExplainerResult, Floats, Ints, TruthEstimate
 from cfeval_cli.pipeline.context import RunContext
-from cfeval_cli.pipeline.repeat import RepeatedSample
+from cfeval_cli.pipeline.repeat import SecondSeedSample
 from cfeval_cli.pipeline.sampling import compute_class_weights
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.explainer_stability import compute_mean_overlap
@@ -30,7 +30,7 @@ def answer_questions(
     context: RunContext,
     estimates: Mapping[str, TruthEstimate],
     explanations: Mapping[str, ExplainerResult],
-    repeated: RepeatedSample | None,
+    repeated: SecondSeedSample | None,
 ) -> Recommendation:
     """Return the answer to each question, from the explanations of the instances with reference attributions."""
     settings = context.plan.settings
@@ -122,7 +122,7 @@ def _describe_quarter(values: Sequence[str], ends: Ints, code: int) -> str:
 
 
 def _collect_facts(
-    context: RunContext, explanations: Mapping[str, ExplainerResult], repeated: RepeatedSample | None
+    context: RunContext, explanations: Mapping[str, ExplainerResult], repeated: SecondSeedSample | None
 ) -> dict[str, ExplainerFacts]:
     """Return the cost per instance and the stability of each explainer; those of graded controls are left out."""
     plan, size = context.plan, max(1, len(context.instances))

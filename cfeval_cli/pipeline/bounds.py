@@ -63,9 +63,10 @@ class ScoredSets:
     scores: Mapping[Objective, tuple[Floats, Floats]]  # numerator and denominator (m,); NaN without a score
     truth_shares: Mapping[str, Floats]  # (m,) by truth: the share of the reference features that a set has
 
-    def count_sets(self, rows: Bools | slice = slice(None)) -> int:
+    def count_sets(self, selection: Bools | slice = slice(None)) -> int:
         """Return how many different sets there are, whatever the order of their features."""
-        return len(np.unique(np.column_stack([self.owner[rows], np.sort(self.features[rows], axis=1)]), axis=0))
+        owner, features = self.owner[selection], np.sort(self.features[selection], axis=1)
+        return len(np.unique(np.column_stack([owner, features]), axis=0))
 
     def has_score(self, objective: Objective) -> Bools:
         """Return whether each set (m,) has a score."""
@@ -79,13 +80,13 @@ class ScoredSets:
         """
         numerator, denominator = self.scores[objective]
         sign = 1.0 if (objective.better == "higher") != worst else -1.0
-        rows = np.flatnonzero(instances[self.owner] & self.has_score(objective))
+        positions = np.flatnonzero(instances[self.owner] & self.has_score(objective))
         is_optimal = np.zeros(len(self.owner), dtype=bool)
-        if not len(rows):
+        if not len(positions):
             return np.nan, is_optimal
-        n, d = sign * numerator[rows], denominator[rows]
-        starts = np.flatnonzero(np.diff(self.owner[rows], prepend=-1))
-        sizes = np.diff([*starts, len(rows)])
+        n, d = sign * numerator[positions], denominator[positions]
+        starts = np.flatnonzero(np.diff(self.owner[positions], prepend=-1))
+        sizes = np.diff([*starts, len(positions)])
         is_candidate = d >= np.repeat(np.maximum.reduceat(d, starts), sizes)  # first the sets with a distance
         ratio = -np.inf
         while True:
@@ -100,18 +101,18 @@ class ScoredSets:
             is_candidate = gain >= largest - _TOLERANCE * np.maximum(1.0, np.abs(largest))
         if ratio == -np.inf:
             return np.nan, is_optimal
-        is_optimal[rows] = is_candidate
+        is_optimal[positions] = is_candidate
         return sign * ratio + 0.0, is_optimal  # turns -0 into 0
 
     def find_informative(self, objective: Objective, is_optimal: Bools) -> Bools:
         """Return whether the sets of each instance (N,) differ in value: one of them is not optimal (m,)."""
         return np.bincount(self.owner, self.has_score(objective) & ~is_optimal) > 0
 
-    def average_truth_shares(self, rows: Bools) -> dict[str, float]:
+    def average_truth_shares(self, is_selected: Bools) -> dict[str, float]:
         """Return the mean share of reference features in some sets (m,), with the same weight for each instance."""
-        owner = self.owner[rows]
+        owner = self.owner[is_selected]
         weight = 1.0 / np.bincount(owner)[owner]
-        return {name: _compute_weighted_mean(shares[rows], weight) for name, shares in self.truth_shares.items()}
+        return {name: _compute_weighted_mean(shares[is_selected], weight) for name, shares in self.truth_shares.items()}
 
 
 def _compute_weighted_mean(values: Floats, weights: Floats) -> float:
@@ -122,7 +123,7 @@ def _compute_weighted_mean(values: Floats, weights: Floats) -> float:
 
 
 def _find_first(is_candidate: Bools, starts: Ints) -> Ints:
-    """Return the first candidate of each instance; its rows begin at `starts`."""
+    """Return the first candidate of each instance; its sets begin at `starts`."""
     candidates = np.flatnonzero(is_candidate)
     return candidates[np.searchsorted(candidates, starts)]
 
@@ -140,7 +141,7 @@ class FeatureSetBounds:
         """The best value of each metric that has one, and whether each set (m,) reaches it."""
         all_instances = np.ones(len(self.instances), dtype=bool)
         best_sets = {objective: self.sets.find_extreme(objective, all_instances) for objective in self.sets.scores}
-        return {objective: (best, rows) for objective, (best, rows) in best_sets.items() if not np.isnan(best)}
+        return {objective: (best, is_best) for objective, (best, is_best) in best_sets.items() if not np.isnan(best)}
 
     def tabulate(self) -> pd.DataFrame:
         """Return bounds.csv."""
@@ -182,10 +183,10 @@ class FeatureSetBounds:
         measured = {}
         for objective, (_, is_optimal) in self._best_sets.items() if self.is_exact else ():
             is_informative = self.sets.find_informative(objective, is_optimal)
-            rows = is_optimal & is_informative[self.sets.owner]
-            for truth, share in self.sets.average_truth_shares(rows).items():
+            is_selected = is_optimal & is_informative[self.sets.owner]
+            for truth, share in self.sets.average_truth_shares(is_selected).items():
                 has_truth = ~np.isnan(self.sets.truth_shares[truth])
-                if len(np.unique(self.sets.owner[rows & has_truth])) >= MIN_INSTANCES:
+                if len(np.unique(self.sets.owner[is_selected & has_truth])) >= MIN_INSTANCES:
                     measured[*objective.metric, truth] = share
         return measured
 
@@ -268,8 +269,8 @@ def _add_feature(codes: Codes, owner: Ints, features: Ints) -> tuple[Ints, Ints]
     """Return every set with one more feature of its instance, in each order, since a search may depend on the order."""
     is_free = codes[owner] != ABSENT
     np.put_along_axis(is_free, features, False, axis=1)
-    rows, new_features = np.nonzero(is_free)
-    larger_sets = np.column_stack([owner[rows], features[rows], new_features])
+    positions, new_features = np.nonzero(is_free)
+    larger_sets = np.column_stack([owner[positions], features[positions], new_features])
     if features.shape[1]:
         larger_sets = np.unique(larger_sets, axis=0)  # sets of several objectives can be equal
     return larger_sets[:, 0], larger_sets[:, 1:]
@@ -280,8 +281,8 @@ def _select_extreme_sets(sets: ScoredSets, n_instances: int) -> tuple[Ints, Ints
     is_selected, all_instances = np.zeros(len(sets.owner), dtype=bool), np.ones(n_instances, dtype=bool)
     for objective in sets.scores:
         for worst in (False, True):
-            rows = np.flatnonzero(sets.find_extreme(objective, all_instances, worst=worst)[1])
-            is_selected[rows[np.unique(sets.owner[rows], return_index=True)[1]]] = True
+            positions = np.flatnonzero(sets.find_extreme(objective, all_instances, worst=worst)[1])
+            is_selected[positions[np.unique(sets.owner[positions], return_index=True)[1]]] = True
     return sets.owner[is_selected], sets.features[is_selected]
 
 

@@ -45,8 +45,8 @@ def draw_conclusions(
         scores, summary, bootstrap, plan.graded_truth, robustness.bounds, robustness.reparametrised, circular,
         common=settings.support == "common",
     )  # fmt: skip
-    if (repetition := robustness.repetition) is None:
+    if (second_seed_results := robustness.second_seed_results) is None:
         return statistics
-    evaluated = repetition.evaluated
-    repeated = RepeatedExplanations(repetition.positions, evaluated.explanations, evaluated.scores)
-    return replace(statistics, **repeated.build_tables(explanations, scores, summary, settings.k, bootstrap))
+    evaluated = second_seed_results.evaluated
+    second = RepeatedExplanations(second_seed_results.positions, evaluated.explanations, evaluated.scores)
+    return replace(statistics, **second.build_tables(explanations, scores, summary, settings.k, bootstrap))

@@ -179,15 +179,15 @@ class _Sample:
         for number, (name, explainer_features) in enumerate(selected.items()):
             is_explained = (explainer_features != NO_FEATURE).any(axis=1)
             member = np.flatnonzero(is_explained[positions])
-            rows = positions[member]
+            explained_positions = positions[member]
             owners.append(np.full(len(member), number))
             members.append(member)
-            features.append(explainer_features[rows])
-            explained.append(explanations[name].explanation.take(rows))
+            features.append(explainer_features[explained_positions])
+            explained.append(explanations[name].explanation.take(explained_positions))
             index = np.cumsum(is_explained) - 1  # the run has counterfactuals of explained instances only
             for level, parts in level_edits.items():
                 context.scratch.release()  # scattered rows bring all that lies near them into memory
-                parts.append(edits[name][level].take(index[rows]))
+                parts.append(edits[name][level].take(index[explained_positions]))
             context.scratch.release()
         return _Sample(
             context, positions, list(selected), np.concatenate(owners), np.concatenate(members),
@@ -224,12 +224,12 @@ class _Sample:
         metrics = list(dict.fromkeys(metric for (metric, _), series in scores.series.items() if len(series)))
         values = np.full((len(metrics), len(self.explainers)), np.nan)
         for (metric, explainer), series in scores.series.items():
-            rows = np.flatnonzero(np.isin(series.positions, self.positions))
+            sampled = np.flatnonzero(np.isin(series.positions, self.positions))
             scores.scratch.release()
-            denominator = series.denominator[rows].sum()
+            denominator = series.denominator[sampled].sum()
             if denominator:
                 cell = metrics.index(metric), self.explainers.index(explainer)
-                values[cell] = series.numerator[rows].sum() / denominator
+                values[cell] = series.numerator[sampled].sum() / denominator
         scores.scratch.release()
         return _ValueTable(metrics, self.explainers, values)
 
@@ -251,9 +251,9 @@ class _Sample:
             is_counted = self._has_order if metric.needs in ("order", "scores") else np.ones_like(self._has_order)
             for score in evaluate_metric(context, inputs, metric):
                 if isinstance(score, Score):
-                    rows = np.arange(len(self.owner)) if score.positions is None else score.positions
+                    scored = np.arange(len(self.owner)) if score.positions is None else score.positions
                     numerator, denominator = (
-                        np.bincount(self.owner[rows], part * is_counted[rows], len(self.explainers)).astype(float)
+                        np.bincount(self.owner[scored], part * is_counted[scored], len(self.explainers)).astype(float)
                         for part in (score.numerator, score.denominator)
                     )
                     yield (metric.name, score.variant), divide_or_nan(numerator, denominator)

@@ -19,7 +19,7 @@ MAX_REPEATED_INSTANCES = 100  # that are explained a second time, unless the set
 
 
 @dataclass(frozen=True)
-class RepeatedSample:
+class SecondSeedSample:
     """Explanations of a sample of the instances with another explainer seed."""
 
     context: RunContext  # of these instances, with a ledger of its own
@@ -27,7 +27,7 @@ class RepeatedSample:
     explanations: Mapping[str, ExplainerResult]
 
 
-def repeat_explanations(context: RunContext, progress: Progress) -> RepeatedSample | None:
+def repeat_explanations(context: RunContext, progress: Progress) -> SecondSeedSample | None:
     """Explain a sample again with a seed that no run has by chance; None if nothing is to be repeated."""
     sample, positions = sample_instances(context)
     names = list(sample.plan.explainers)
@@ -41,7 +41,7 @@ def repeat_explanations(context: RunContext, progress: Progress) -> RepeatedSamp
             job = create_explanation_job(sample, name, seed)
             explanations[name] = explain_instances(sample, name, explanations, advance, job)
             sample.ledger.record(LedgerKey("explainer", name), explanations[name].cost)
-    return RepeatedSample(sample, positions, explanations)
+    return SecondSeedSample(sample, positions, explanations)
 
 
 def sample_instances(context: RunContext) -> tuple[RunContext, Ints]:

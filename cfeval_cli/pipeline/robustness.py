@@ -11,7 +11,7 @@ from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.pipeline.explain import select_top_k
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.reparametrisation import compute_reparametrised_scores
-from cfeval_cli.pipeline.repeat import RepeatedSample
+from cfeval_cli.pipeline.repeat import SecondSeedSample
 from cfeval_cli.pipeline.score import compute_scores
 from cfeval_cli.pipeline.search import Edits, search_explained_instances
 from cfeval_cli.statistics.invariance import ReparametrisedValues
@@ -30,7 +30,7 @@ class EvaluatedExplanations:
 
 
 @dataclass(frozen=True)
-class Repetition:
+class SecondSeedResults:
     """A sample of the instances, explained a second time with another explainer seed."""
 
     instances: Split
@@ -42,19 +42,22 @@ class Repetition:
 class Robustness:
     """The results of the robustness checks; None: switched off, or not applicable."""
 
-    repetition: Repetition | None
+    second_seed_results: SecondSeedResults | None
     bounds: FeatureSetBounds | None
     reparametrised: ReparametrisedValues | None
 
 
 def assess_robustness(
-    context: RunContext, evaluated: EvaluatedExplanations, repeated: RepeatedSample | None, progress: Progress
+    context: RunContext,
+    evaluated: EvaluatedExplanations,
+    second_seed_sample: SecondSeedSample | None,
+    progress: Progress,
 ) -> Robustness:
-    """Evaluate the repeated explanations, compute the best and worst possible scores, and reparametrise the model."""
-    repetition = None
-    if repeated is not None:
+    """Evaluate the second seed's explanations, compute best and worst possible scores, and reparametrise the model."""
+    second_seed_results = None
+    if second_seed_sample is not None:
         with progress.track_stage("explainer stability", component="scores"):
-            repetition = evaluate_repetition(context, evaluated.truth, repeated)
+            second_seed_results = evaluate_second_seed(context, evaluated.truth, second_seed_sample)
     context.evaluation_cache.clear()
     bounds = None
     if context.plan.settings.bounds:
@@ -64,19 +67,21 @@ def assess_robustness(
         reparametrised = compute_reparametrised_scores(
             context, evaluated.explanations, evaluated.selected, evaluated.edits, evaluated.scores, advance
         )
-    return Robustness(repetition, bounds, reparametrised)
+    return Robustness(second_seed_results, bounds, reparametrised)
 
 
-def evaluate_repetition(context: RunContext, truth: Mapping[str, Floats], repeated: RepeatedSample) -> Repetition:
+def evaluate_second_seed(
+    context: RunContext, truth: Mapping[str, Floats], second_seed_sample: SecondSeedSample
+) -> SecondSeedResults:
     """Search and score the explanations of a second seed; the search draws the same random numbers as before."""
-    sample = repeated.context
-    selected = {name: select_top_k(sample, name, result) for name, result in repeated.explanations.items()}
+    sample = second_seed_sample.context
+    selected = {name: select_top_k(sample, name, result) for name, result in second_seed_sample.explanations.items()}
     edits = {
         name: search_explained_instances(sample, features, name, lambda _: None) for name, features in selected.items()
     }
-    sample_truth = {name: importance[repeated.positions] for name, importance in truth.items()}
-    scores, _ = compute_scores(sample, sample_truth, repeated.explanations, selected, edits)
+    sample_truth = {name: importance[second_seed_sample.positions] for name, importance in truth.items()}
+    scores, _ = compute_scores(sample, sample_truth, second_seed_sample.explanations, selected, edits)
     context.scratch.release()
     context.ledger.add(LedgerKey("explainer_stability"), sample.ledger)
-    evaluated = EvaluatedExplanations(sample_truth, repeated.explanations, selected, edits, scores)
-    return Repetition(sample.instances, repeated.positions, evaluated)
+    evaluated = EvaluatedExplanations(sample_truth, second_seed_sample.explanations, selected, edits, scores)
+    return SecondSeedResults(sample.instances, second_seed_sample.positions, evaluated)

@@ -98,9 +98,9 @@ def run(
         folder.save_explanations(context.instances, explanations)
     selected = {name: select_top_k(context, name, result) for name, result in explanations.items()}
 
-    repeated = repeat_explanations(context, progress)
+    second_seed_sample = repeat_explanations(context, progress)
     with progress.track_stage("answer"):
-        recommendation = answer_questions(context, truths, explanations, repeated)
+        recommendation = answer_questions(context, truths, explanations, second_seed_sample)
     folder.save_recommendation(recommendation)
     announce(recommendation)
 
@@ -119,14 +119,14 @@ def run(
     with progress.track_stage("score"):
         scores, summary = compute_scores(context, importance, explanations, selected, edits)
     evaluated = EvaluatedExplanations(importance, explanations, selected, edits, scores)
-    robustness = assess_robustness(context, evaluated, repeated, progress)
-    if (repetition := robustness.repetition) is not None:
-        reseeded = repetition.evaluated
-        folder.save_repetition(repetition.instances, reseeded.explanations, reseeded.selected, reseeded.edits)
+    robustness = assess_robustness(context, evaluated, second_seed_sample, progress)
+    if (second_seed_results := robustness.second_seed_results) is not None:
+        second = second_seed_results.evaluated
+        folder.save_repetition(second_seed_results.instances, second.explanations, second.selected, second.edits)
     with progress.track_stage("conclude"):
         bootstrap = create_bootstrap(plan, scores, summary)
         statistics = draw_conclusions(context, scores, summary, explanations, robustness, bootstrap)
     with progress.track_stage("check", len(jobs)) as advance:
         check_unchanged(context, jobs, explanations, advance)
-    folder.save_scores(scores, statistics, bootstrap.resamples, context.ledger, progress.seconds)
+    folder.save_scores(scores, statistics, bootstrap.n_resamples, context.ledger, progress.seconds)
     return RunOutcome(context, statistics, recommendation)

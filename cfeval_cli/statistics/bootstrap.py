@@ -47,7 +47,7 @@ class Bootstrap:
     """The settings of a bootstrap over instances."""
 
     seed: int
-    resamples: int = DEFAULT_RESAMPLES  # 0: no intervals
+    n_resamples: int = DEFAULT_RESAMPLES  # 0: no intervals
     confidence: float = 0.95
     min_instances: int = MIN_INSTANCES
     # Only the tests with Holm's correction need more resamples than this. None: intervals use all resamples.
@@ -58,7 +58,7 @@ class Bootstrap:
         """The settings for values that have an interval but no corrected test: only the first resamples are used."""
         if self.max_interval_resamples is None:
             return self
-        return replace(self, resamples=min(self.resamples, self.max_interval_resamples))
+        return replace(self, n_resamples=min(self.n_resamples, self.max_interval_resamples))
 
     def compute_interval(self, values: Floats, is_sufficient: Bools | bool = True) -> tuple[Floats, Floats, Floats]:
         """Return the low end, the high end and the standard error of values (B, …) over the resamples.
@@ -76,29 +76,29 @@ class Bootstrap:
         )
 
 
-def draw_counts(size: int, resamples: int, seed: int, max_draws: int = _MAX_DRAWS_PER_BLOCK) -> Iterator[DrawCounts]:
+def draw_counts(size: int, n_resamples: int, seed: int, max_draws: int = _MAX_DRAWS_PER_BLOCK) -> Iterator[DrawCounts]:
     """Yield how often each of `size` instances is drawn, in blocks (b, N) of resamples."""
-    if resamples * size <= max_draws:
-        yield _draw_single_block(size, resamples, seed)
+    if n_resamples * size <= max_draws:
+        yield _draw_single_block(size, n_resamples, seed)
         return
     rng = make_stream(seed, "bootstrap")
     step = max(_MIN_RESAMPLES_PER_BLOCK, max_draws // max(1, size))
-    for start in range(0, resamples, step):
-        yield _draw_block(rng, size, min(step, resamples - start))
+    for start in range(0, n_resamples, step):
+        yield _draw_block(rng, size, min(step, n_resamples - start))
 
 
 @lru_cache(maxsize=1)
-def _draw_single_block(size: int, resamples: int, seed: int) -> DrawCounts:
+def _draw_single_block(size: int, n_resamples: int, seed: int) -> DrawCounts:
     """Draw all resamples at once; several parts of a run use the same."""
-    return _draw_block(make_stream(seed, "bootstrap"), size, resamples)
+    return _draw_block(make_stream(seed, "bootstrap"), size, n_resamples)
 
 
-def _draw_block(rng: np.random.Generator, size: int, resamples: int) -> DrawCounts:
-    counts = np.empty((resamples, size), dtype=np.uint8)
+def _draw_block(rng: np.random.Generator, size: int, n_resamples: int) -> DrawCounts:
+    counts = np.empty((n_resamples, size), dtype=np.uint8)
     # Few resamples at a time: memory that is touched for the first time costs more than the draws.
     step = max(1, min(_MIN_RESAMPLES_PER_BLOCK, _MAX_DRAWS_PER_BLOCK // max(1, size)))
-    for start in range(0, resamples, step):
-        n_rows = min(step, resamples - start)
+    for start in range(0, n_resamples, step):
+        n_rows = min(step, n_resamples - start)
         draws = rng.integers(0, size, (n_rows, size))
         draws += np.arange(n_rows)[:, None] * size
         counts[start : start + n_rows] = np.bincount(draws.ravel(), minlength=n_rows * size).reshape(n_rows, size)
@@ -108,7 +108,7 @@ def _draw_block(rng: np.random.Generator, size: int, resamples: int) -> DrawCoun
 def compute_resampled_sums(
     row_readers: Sequence[Callable[[slice], Floats]],
     size: int,
-    resamples: int,
+    n_resamples: int,
     seed: int,
     *,
     max_draws: int = _MAX_DRAWS_PER_BLOCK,
@@ -119,7 +119,7 @@ def compute_resampled_sums(
     A matrix is given by a function that returns the rows of a slice, so that only one slice is in memory at a time.
     """
     sums = [[np.zeros((0, read_rows(slice(0, 0)).shape[1]))] for read_rows in row_readers]
-    for counts in draw_counts(size, resamples, seed, max_draws):
+    for counts in draw_counts(size, n_resamples, seed, max_draws):
         for slab in iterate_slabs(size, instances_per_slab):
             weights = counts[:, slab].astype(np.float64)
             for blocks, read_rows in zip(sums, row_readers, strict=True):

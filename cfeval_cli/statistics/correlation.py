@@ -122,10 +122,10 @@ class RankCorrelations:
         shape = is_ranked.shape[:2]
         tau, rho = (np.full((len(resampled.values), *shape), np.nan) for _ in range(2))
         p_tau, p_rho = np.full(shape, np.nan), np.full(shape, np.nan)
-        for mask, resamples, ranks in _iterate_ranks(resampled, family, is_ranked, max_pairs):
+        for mask, resample_slice, ranks in _iterate_ranks(resampled, family, is_ranked, max_pairs):
             for coefficients, part in zip((tau, rho), compute_rank_correlations(*ranks), strict=True):
-                coefficients[resamples, mask] = part[:, mask]
-            if with_p and resamples.start == 0:
+                coefficients[resample_slice, mask] = part[:, mask]
+            if with_p and resample_slice.start == 0:
                 p = compute_permutation_p_values(ranks[0][0], ranks[1][0])
                 p_tau[mask], p_rho[mask] = p[0][mask], p[1][mask]
         has_enough = resampled.n_instances[:, family.explainers][family.judged] >= bootstrap.min_instances
@@ -217,8 +217,8 @@ def compute_kendall_tau(resampled: ResampledValues, family: RankedFamily) -> Flo
     """Return τ (1 + B, J, T) over the explainers that have a value on both sides."""
     is_ranked = _find_ranked(resampled, family)
     tau = np.full((len(resampled.values), *is_ranked.shape[:2]), np.nan)
-    for mask, resamples, ranks in _iterate_ranks(resampled, family, is_ranked):
-        tau[resamples, mask] = compute_rank_correlations(*ranks)[0][:, mask]
+    for mask, resample_slice, ranks in _iterate_ranks(resampled, family, is_ranked):
+        tau[resample_slice, mask] = compute_rank_correlations(*ranks)[0][:, mask]
     return tau
 
 
@@ -232,8 +232,12 @@ def _iterate_ranks(
         explainers = family.explainers[pattern]
         step = max(1, max_pairs // (sum(is_ranked.shape[:2]) * len(explainers) ** 2))
         for start in range(0, len(resampled.values), step):
-            resamples = slice(start, start + step)
-            yield (is_ranked == pattern).all(axis=2), resamples, _rank(resampled, family, explainers, resamples)
+            resample_slice = slice(start, start + step)
+            yield (
+                (is_ranked == pattern).all(axis=2),
+                resample_slice,
+                _rank(resampled, family, explainers, resample_slice),
+            )
 
 
 def _find_ranked(resampled: ResampledValues, family: RankedFamily) -> Bools:
@@ -250,12 +254,12 @@ def _find_ranked(resampled: ResampledValues, family: RankedFamily) -> Bools:
 
 
 def _rank(
-    resampled: ResampledValues, family: RankedFamily, explainers: Ints, resamples: slice
+    resampled: ResampledValues, family: RankedFamily, explainers: Ints, resample_slice: slice
 ) -> tuple[Floats, Floats]:
     """Return the ranks of some explainers by the metrics (b, J, E) and by the references (b, T, E)."""
-    by_metrics = resampled.rank_explainers(family.judged, explainers, resamples)
+    by_metrics = resampled.rank_explainers(family.judged, explainers, resample_slice)
     references = [reference.metric for reference in family.references if reference.metric is not None]
     if references:
-        return by_metrics, resampled.rank_explainers(references, explainers, resamples)
+        return by_metrics, resampled.rank_explainers(references, explainers, resample_slice)
     known_order = compute_ranks(resampled.quality_levels[explainers], "higher")
     return by_metrics, np.broadcast_to(known_order, (len(by_metrics), 1, len(known_order)))

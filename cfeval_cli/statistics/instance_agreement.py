@@ -28,7 +28,7 @@ _KEYS = ("metric", "variant", "better", "truth", "agreement", "subset")
 _VALUE_COLUMNS = ("instances", "tau", "tau_low", "tau_high", "ordered", "pairs", "d", "d_low", "d_high")
 COLUMNS = [*_KEYS, *_VALUE_COLUMNS]
 
-_COUNTS = ("gain", "pairs", "ordered")
+_COUNTS = ("concordance", "compared_pairs", "untied_pairs")
 _MAX_PAIRS_PER_BLOCK = 1 << 20  # pairs of explainers held at once
 _INSTANCES_PER_SLAB = 1 << 16
 
@@ -46,8 +46,8 @@ def tabulate_instance_agreement(
     """
     if len(family.explainers) < 2 or not family.judged or not family.references or not scores.n_instances:
         return
-    is_no_control = np.isin(family.explainers, family.drop_controls(resampled.controls).explainers)
-    subsets = [np.ones(len(is_no_control), dtype=bool), *([] if is_no_control.all() else [is_no_control])]
+    is_contender = np.isin(family.explainers, family.drop_controls(resampled.controls).explainers)
+    subsets = [np.ones(len(is_contender), dtype=bool), *([] if is_contender.all() else [is_contender])]
     agreements = _estimate_agreement(_PairCounts.count(scores, resampled, family, subsets, max_pairs), bootstrap)
     for subset, agreement in ((ALL_EXPLAINERS, agreements[0]), (WITHOUT_CONTROLS, agreements[-1])):
         for j, metric in enumerate(family.judged):
@@ -64,8 +64,8 @@ def tabulate_instance_agreement(
 class _PairCounts:
     """Numbers of pairs of explainers for each instance and metric (N, J), by kind of pair and truth.
 
-    `gain`: concordant minus discordant pairs; `pairs`: those with scores of both the metric and the truth; `ordered`:
-    the pairs that the truth does not tie either.
+    concordance: concordant minus discordant pairs; compared_pairs: pairs scored by both metric and truth; untied_pairs:
+    those of them that the truth does not tie.
     """
 
     counts: Mapping[tuple[str, int], NDArray[Any]]
@@ -98,7 +98,7 @@ class _PairCounts:
     @property
     def n_instances(self) -> int:
         """The number of instances."""
-        return len(self.counts["gain", 0])
+        return len(self.counts["concordance", 0])
 
     def iterate_slabs(self) -> Iterator[slice]:
         """Yield slices of all instances, and release the memory of a slice when the next is requested."""
@@ -108,9 +108,10 @@ class _PairCounts:
 
     def stack_columns(self, t: int, part: slice) -> Floats:
         """Return columns (n, 4J): J numerators of τ, J numerators of d, then the J denominators of τ and the J of d."""
-        gain, pairs, ordered = (self.counts[name, t][part].astype(float) for name in _COUNTS)
+        concordance, compared_pairs, untied_pairs = (self.counts[name, t][part].astype(float) for name in _COUNTS)
         self.scratch.release()
-        return np.concatenate([gain / np.maximum(pairs, 1), gain, pairs > 0, ordered], axis=1)
+        tau = concordance / np.maximum(compared_pairs, 1)
+        return np.concatenate([tau, concordance, compared_pairs > 0, untied_pairs], axis=1)
 
     def compute_values(self, t: int) -> Floats:
         """Return the mean τ of each metric, then its d (2J,)."""
@@ -124,10 +125,10 @@ class _PairCounts:
         ]
         return np.asarray(np.sum(counts, axis=1).T)
 
-    def count_ordered_pairs(self) -> Ints:
+    def count_untied_pairs(self) -> Ints:
         """Return the number of pairs (J, T) that the truth does not tie, of all instances."""
         counts = [
-            [self.counts["ordered", t][slab].sum(axis=0, dtype=np.int64) for slab in self.iterate_slabs()]
+            [self.counts["untied_pairs", t][slab].sum(axis=0, dtype=np.int64) for slab in self.iterate_slabs()]
             for t in range(self.n_truths)
         ]
         return np.asarray(np.sum(counts, axis=1).T)
@@ -148,7 +149,7 @@ class _PairCounts:
 
 
 def _count_pairs(signs: NDArray[np.float32], n_metrics: int) -> dict[str, NDArray[Any]]:
-    """Return gain, pairs and ordered pairs (n, J, T) from the order (n, J + T, P) of the explainers of each pair."""
+    """Return the counts (n, J, T), by name, from the order (n, J + T, P) of the explainers of each pair."""
     is_present = ~np.isnan(signs)
     signs, present = np.where(is_present, signs, np.float32(0)), is_present.astype(np.float32)
     truth_signs, truth_present = (array[:, n_metrics:].swapaxes(-1, -2) for array in (signs, present))
@@ -168,8 +169,8 @@ class _Agreement:
     values: Floats  # (T, 2J): the mean τ of each metric, then its d
     intervals: list[tuple[Floats, Floats]]  # of each truth, both ends (2J,)
     n_instances: Ints  # (J, T)
-    n_ordered: Ints  # (J, T)
-    n_pairs: Ints  # (J, T) that the truth does not tie
+    n_untied_instances: Ints  # (J, T) with a pair that the truth does not tie
+    n_untied_pairs: Ints  # (J, T) that the truth does not tie
 
     def is_defined(self, j: int, t: int) -> bool:
         """Return whether any instance has two explainers to compare."""
@@ -179,34 +180,36 @@ class _Agreement:
         """Return the values of one metric with one truth."""
         n_metrics, (low, high) = len(self.n_instances), self.intervals[t]
         tau, d = ((self.values[t, i], low[i], high[i]) for i in (j, n_metrics + j))
-        row = (int(self.n_instances[j, t]), *tau, int(self.n_ordered[j, t]), int(self.n_pairs[j, t]), *d)
+        counts = (self.n_instances, self.n_untied_instances, self.n_untied_pairs)
+        n_instances, n_untied_instances, n_untied_pairs = (int(count[j, t]) for count in counts)
+        row = (n_instances, *tau, n_untied_instances, n_untied_pairs, *d)
         return dict(zip(_VALUE_COLUMNS, row, strict=True))
 
 
 def _estimate_agreement(subsets: Sequence[_PairCounts], bootstrap: Bootstrap) -> list[_Agreement]:
     """Return the agreement within each subset, with intervals over the same resamples of all instances."""
-    identical = [pairs.find_identical_truths() for pairs in subsets]
+    identical = [pair_counts.find_identical_truths() for pair_counts in subsets]
     matrices = [
-        partial(pairs.stack_columns, t)
-        for pairs, truths in zip(subsets, identical, strict=True)
+        partial(pair_counts.stack_columns, t)
+        for pair_counts, truths in zip(subsets, identical, strict=True)
         for t in dict.fromkeys(truths)
     ]
-    sums = iter(compute_resampled_sums(matrices, subsets[0].n_instances, bootstrap.resamples, bootstrap.seed))
+    sums = iter(compute_resampled_sums(matrices, subsets[0].n_instances, bootstrap.n_resamples, bootstrap.seed))
     agreements = []
-    for pairs, truths in zip(subsets, identical, strict=True):
-        n_instances = pairs.count_instances("pairs")
+    for pair_counts, truths in zip(subsets, identical, strict=True):
+        n_instances = pair_counts.count_instances("compared_pairs")
         values, intervals = {}, {}
         for t in dict.fromkeys(truths):
             is_sufficient = np.tile(n_instances[:, t] >= bootstrap.min_instances, 2)
             intervals[t] = bootstrap.compute_interval(divide_halves(next(sums)), is_sufficient)[:2]
-            values[t] = pairs.compute_values(t)
+            values[t] = pair_counts.compute_values(t)
         agreements.append(
             _Agreement(
                 np.stack([values[t] for t in truths]),
                 [intervals[t] for t in truths],
                 n_instances,
-                pairs.count_instances("ordered"),
-                pairs.count_ordered_pairs(),
+                pair_counts.count_instances("untied_pairs"),
+                pair_counts.count_untied_pairs(),
             )
         )
     return agreements

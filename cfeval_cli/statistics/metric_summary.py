@@ -17,15 +17,16 @@ _SCORES_PER_BATCH = 1 << 20  # added up at once: 16 MB
 
 
 def summarise_scores(
-    scores: Scores, summary: pd.DataFrame, own: Scores | None = None, *, max_scores: int = _SCORES_PER_BATCH
+    scores: Scores, summary: pd.DataFrame, own_scores: Scores | None = None, *, max_scores: int = _SCORES_PER_BATCH
 ) -> pd.DataFrame:
     """Return one row for each metric, variant and explainer.
 
     `summary` has these rows in their order, with facts about the metric and, as a note, why a row can have no value.
-    `own` has the scores on all instances that each explainer covers, if `scores` has those on common instances only.
+    `own_scores` has the scores on all instances that each explainer covers, if `scores` has only those on common
+    instances.
     """
     table = _add_values(scores, summary, max_scores)
-    own_table = table if own is None else _add_values(own, summary, max_scores)
+    own_table = table if own_scores is None else _add_values(own_scores, summary, max_scores)
     table["own_value"], table["own_n"] = own_table["value"], own_table["n"]
     complete = table[table["quantity"] == Quantity.COMPLETE]
     coverage = dict(zip(complete["explainer"], complete["value"], strict=True))

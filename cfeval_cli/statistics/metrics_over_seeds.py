@@ -25,7 +25,7 @@ _CONFIDENCE = 0.95
 
 
 def compare_metrics_over_seeds(
-    values: Floats, resamples: Sequence[Floats], key: str, ranked: Sequence[str] | None = None
+    values: Floats, resampled_taus: Sequence[Floats], key: str, ranked: Sequence[str] | None = None
 ) -> pd.DataFrame:
     """Return a row for each of J metrics, from its τ (S, J) in each seed and in resamples of its instances (B, J).
 
@@ -35,15 +35,15 @@ def compare_metrics_over_seeds(
     """
     table = pd.DataFrame(np.nan, index=range(values.shape[1]), columns=COLUMNS)
     is_absent = np.isnan(values).any(axis=0)
-    for resampled in resamples:
+    for resampled in resampled_taus:
         is_absent |= np.isnan(resampled).any(axis=0)
     present = np.flatnonzero(~is_absent)
     if len(values) < 2 or not len(present):
         return table
-    values, resamples = values[:, present], [resampled[:, present] for resampled in resamples]
-    means = resample_seed_means(values, resamples, _N_MEANS, make_stream(0, f"seeds.{key}"))
+    values, resampled_taus = values[:, present], [resampled[:, present] for resampled in resampled_taus]
+    means = resample_seed_means(values, resampled_taus, _N_MEANS, make_stream(0, f"seeds.{key}"))
     group = pd.factorize(np.array(ranked or [""] * len(table))[present], sort=True)[0]  # same ranked explainers
-    hypothesis = find_identical_metrics(np.concatenate([values, *resamples, group[None].astype(float)]))
+    hypothesis = find_identical_metrics(np.concatenate([values, *resampled_taus, group[None].astype(float)]))
     mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
     best = np.array([np.argmax(np.where(group == own_group, mean, -np.inf)) for own_group in group])
     is_behind = hypothesis != hypothesis[best]

@@ -42,7 +42,7 @@ class ResampledValues:
         observed = value.to_numpy(float)
         # One matrix for each explainer, so that the bits of its values do not depend on the other explainers.
         matrices = [partial(scores.stack_columns, name, metrics) for name in explainers]
-        sums = compute_resampled_sums(matrices, scores.n_instances, bootstrap.resamples, bootstrap.seed)
+        sums = compute_resampled_sums(matrices, scores.n_instances, bootstrap.n_resamples, bootstrap.seed)
         resampled = np.stack([divide_halves(total) for total in sums], axis=-1)
         return ResampledValues(
             metrics=metrics,
@@ -67,9 +67,9 @@ class ResampledValues:
         """Return the values of the first resamples only."""
         return replace(self, values=self.values[: 1 + n_resamples])
 
-    def rank_explainers(self, metrics: Sequence[int], explainers: Ints, resamples: slice) -> Floats:
+    def rank_explainers(self, metrics: Sequence[int], explainers: Ints, resample_slice: slice) -> Floats:
         """Return the ranks (b, r, e) of some explainers by some metrics, 1 is best."""
-        values = self.values[resamples][:, metrics][:, :, explainers]
+        values = self.values[resample_slice][:, metrics][:, :, explainers]
         is_lower_better = np.array([self.directions[metric] == "lower" for metric in metrics], dtype=bool)
         return compute_ranks(np.where(is_lower_better[:, None], values, -values), "lower")
 

@@ -132,7 +132,7 @@ def compute_statistics(
                 row
                 for family in explainer_families
                 for row in metric_agreement.tabulate_metric_agreement(
-                    resampled.take_resamples(bootstrap.for_intervals.resamples), family, bootstrap.for_intervals
+                    resampled.take_resamples(bootstrap.for_intervals.n_resamples), family, bootstrap.for_intervals
                 )
             ],
             columns=metric_agreement.COLUMNS,

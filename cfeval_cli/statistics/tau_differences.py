@@ -33,7 +33,7 @@ def tabulate_tau_differences(
     to differ.
     """
     family = correlations[0].family
-    if not bootstrap.resamples or family.name == GRADED:
+    if not bootstrap.n_resamples or family.name == GRADED:
         return
     metrics = [resampled.metrics[metric] for metric in family.judged]
     for t, reference in enumerate(family.references):

@@ -198,7 +198,7 @@ def test_names_in_figures_are_text():
     record = change_record(RUN, data={"name": name}, explainers=dict.fromkeys(RUN.explainers, name), metrics=metrics)
     scores, order = build(4, n=30)
     statistics = compute_statistics(
-        Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed"
+        Scores.from_frame(scores), order, Bootstrap(0, n_resamples=50, min_instances=1), "signed"
     )
     figures = list(plots.draw_plots(statistics, COSTS, record).values())
     for figure in figures:

@@ -24,11 +24,11 @@ SUMMARY = pd.DataFrame(
 def test_a_number_of_resamples_in_the_settings_is_used(resamples):
     plan = make_plan(f"resamples={resamples}", "confidence=0.9", "seed=3")
     bootstrap = create_bootstrap(plan, range(500), SUMMARY)
-    assert (bootstrap.resamples, bootstrap.confidence, bootstrap.seed) == (resamples, 0.9, 3)
+    assert (bootstrap.n_resamples, bootstrap.confidence, bootstrap.seed) == (resamples, 0.9, 3)
 
 
 def test_by_default_the_number_of_resamples_depends_on_how_many_metrics_are_compared():
     plan = make_plan("resamples=auto")
     bootstrap = create_bootstrap(plan, range(500), SUMMARY)
-    assert bootstrap.resamples == choose_n_resamples(METRICS, 500, len(SUMMARY)) > DEFAULT_RESAMPLES
+    assert bootstrap.n_resamples == choose_n_resamples(METRICS, 500, len(SUMMARY)) > DEFAULT_RESAMPLES
     assert bootstrap == replace(bootstrap, max_interval_resamples=DEFAULT_RESAMPLES)

@@ -173,7 +173,7 @@ def test_a_sample_is_explained_with_another_seed_and_searched_with_the_same():
     }
     assert is_equal == {"random": False, "lr": True}
     truth = {name: context.compute_importance(name) for name in sampled_plan.truths}
-    second = robustness.evaluate_repetition(context, truth, repeated).evaluated
+    second = robustness.evaluate_second_seed(context, truth, repeated).evaluated
     selection = explain.select_top_k(context, "lr", first["lr"])
     edits = search_counterfactuals(context, context.rows, selection, "lr", lambda _: None, use_cache=False)
     for level, estimate in edits.items():

@@ -53,7 +53,7 @@ class ScoredRun:
         )
 
     def conclude(self, reparametrised):
-        return compute_statistics(self.scores, self.summary, Bootstrap(0, resamples=0), reparametrised=reparametrised)
+        return compute_statistics(self.scores, self.summary, Bootstrap(0, n_resamples=0), reparametrised=reparametrised)
 
 
 def score_explanations(context, explanations):

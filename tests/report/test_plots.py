@@ -35,7 +35,7 @@ def draw_run(graded=False):
     if graded:
         order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
     statistics = compute_statistics(
-        Scores.from_frame(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed"
+        Scores.from_frame(scores), order, Bootstrap(0, n_resamples=50, min_instances=1), "signed"
     )
     return statistics, plots.draw_plots(statistics, COSTS, RUN)
 

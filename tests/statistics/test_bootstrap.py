@@ -85,7 +85,7 @@ def test_zero_denominator_has_no_ratio():
 def test_resampled_values_are_ratios_of_sums_over_the_same_draws(seed):
     scores, order = build(seed, gaps=True)
     metrics = summarise(scores, order)
-    config = Bootstrap(seed, resamples=12, confidence=0.8, min_instances=1)
+    config = Bootstrap(seed, n_resamples=12, confidence=0.8, min_instances=1)
     draws = ResampledValues.compute(Scores.from_frame(scores), metrics, config)
     for number, drawn_rows in enumerate(list_drawn_rows(scores, 12, seed), 1):
         for row, (metric, variant) in enumerate(draws.metrics):
@@ -109,7 +109,7 @@ def test_values_of_an_explainer_do_not_depend_on_the_others():
     single = scores[scores["explainer"] == "c"], order[order["explainer"] == "c"]
     values = [
         ResampledValues.compute(
-            Scores.from_frame(s), summarise(s, o), Bootstrap(0, resamples=30, min_instances=1)
+            Scores.from_frame(s), summarise(s, o), Bootstrap(0, n_resamples=30, min_instances=1)
         ).values
         for s, o in ((scores, order), single)
     ]
@@ -142,7 +142,7 @@ def test_scores_do_not_depend_on_order_and_pieces():
 
 def test_without_resamples_there_are_no_intervals():
     scores, order = build(1)
-    config = Bootstrap(0, resamples=0, min_instances=1)
+    config = Bootstrap(0, n_resamples=0, min_instances=1)
     metrics = summarise(scores, order)
     table = insert_intervals(metrics, ResampledValues.compute(Scores.from_frame(scores), metrics, config), config)
     assert table["value"].notna().all() and table[["value_low", "value_high", "value_se"]].isna().all(axis=None)
@@ -187,7 +187,7 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
             "circular": False,
         }
         order = pd.DataFrame([row | facts])
-        config = Bootstrap(trial, resamples=1000)
+        config = Bootstrap(trial, n_resamples=1000)
         metrics = summarise(frame, order)
         line = insert_intervals(
             metrics, ResampledValues.compute(Scores.from_frame(frame), metrics, config), config

@@ -13,7 +13,7 @@ from cfeval_cli.statistics.run_statistics import compute_statistics
 from cfeval_cli.statistics.scores import Scores
 from tests.statistics.tables import EXPLAINERS, build
 
-QUICK = Bootstrap(0, resamples=20, confidence=0.8, min_instances=1)
+QUICK = Bootstrap(0, n_resamples=20, confidence=0.8, min_instances=1)
 
 
 def build_incomplete(seed, n=12, graded=(), missing_share=0.3):

@@ -14,7 +14,7 @@ from cfeval_cli.statistics.hypothesis_tests import adjust_holm, compute_bootstra
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, has_controls, select_subset
 from tests.statistics.tables import EXPLAINERS, build, compute_kendall_tau, conclude, list_drawn_rows
 
-SETTINGS = {"resamples": 25, "confidence": 0.8, "min_instances": 1}
+SETTINGS = {"n_resamples": 25, "confidence": 0.8, "min_instances": 1}
 
 
 def compute_values(drawn_rows, metric, names, better="higher"):
@@ -162,8 +162,8 @@ def test_large_runs_have_fewer_resamples_but_at_least_the_default():
 
 def test_agreement_uses_the_first_resamples_only():
     scores, order = build(5, n=40, controls=("a",))
-    small, count = Bootstrap(0, resamples=30, min_instances=1), Bootstrap(0, resamples=90, min_instances=1)
-    parts = Bootstrap(0, resamples=90, min_instances=1, max_interval_resamples=30)
+    small, count = Bootstrap(0, n_resamples=30, min_instances=1), Bootstrap(0, n_resamples=90, min_instances=1)
+    parts = Bootstrap(0, n_resamples=90, min_instances=1, max_interval_resamples=30)
     of_few, of_many, of_both = (conclude(scores, order, config) for config in (small, count, parts))
     for name in ("instance_agreement", "metric_agreement"):
         assert getattr(of_both, name).to_csv() == getattr(of_few, name).to_csv()

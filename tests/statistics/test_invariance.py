@@ -19,7 +19,7 @@ from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.statistics.tables import EXPLAINERS, KINDS, build, conclude, summarise
 
-SETTINGS = Bootstrap(0, resamples=0)
+SETTINGS = Bootstrap(0, n_resamples=0)
 ROWS = [(metric, variant) for metric, variant, _ in KINDS]
 
 

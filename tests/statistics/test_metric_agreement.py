@@ -19,7 +19,7 @@ def sign(x):
 @given(st.integers(0, 10_000))
 def test_every_two_metrics_are_compared(seed):
     scores, order = build(seed, n=8)
-    table = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
+    table = conclude(scores, order, Bootstrap(0, n_resamples=20, min_instances=1)).metric_agreement
     assert list(table.columns) == metric_agreement.COLUMNS
     metrics = summarise(scores, order)
     value = {(row.metric, row.explainer): row.value for row in metrics.itertuples()}
@@ -36,17 +36,17 @@ def test_every_two_metrics_are_compared(seed):
 
 def test_truths_and_a_single_explainer_have_no_agreement():
     scores, order = build(3)
-    table = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
+    table = conclude(scores, order, Bootstrap(0, n_resamples=20, min_instances=1)).metric_agreement
     assert "recall" not in {*table["metric"], *table["other_metric"]}
     result = conclude(
         scores[scores["explainer"] == "a"],
         order[order["explainer"] == "a"],
-        Bootstrap(0, resamples=20, min_instances=1),
+        Bootstrap(0, n_resamples=20, min_instances=1),
     )
     assert result.metric_agreement.empty
     no_truth = conclude(
         scores[scores["metric"] != "recall"],
         order[order["metric"] != "recall"],
-        Bootstrap(0, resamples=20, min_instances=1),
+        Bootstrap(0, n_resamples=20, min_instances=1),
     )
     assert no_truth.correlations.empty and len(no_truth.metric_agreement) == len(table)

@@ -12,7 +12,7 @@ from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import select_subset
 from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
-QUICK = Bootstrap(0, resamples=3, min_instances=1)
+QUICK = Bootstrap(0, n_resamples=3, min_instances=1)
 
 
 def parts(scores):

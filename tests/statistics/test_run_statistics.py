@@ -40,7 +40,7 @@ def compute_values(drawn_rows, metric, variant, better="higher"):
 @given(st.integers(0, 10_000))
 def test_intervals_of_tau_equal_a_loop_over_resamples(seed):
     scores, order = build(seed, n=8, gaps=True)
-    result = conclude(scores, order, Bootstrap(seed, resamples=25, confidence=0.8, min_instances=1))
+    result = conclude(scores, order, Bootstrap(seed, n_resamples=25, confidence=0.8, min_instances=1))
     taus = {}
     for metric, variant, better in (("c", "label", "higher"), ("sufficiency", "del", "lower")):
         resampled_taus = []
@@ -91,7 +91,7 @@ def test_metrics_that_always_agree_are_one_hypothesis():
     result = conclude(
         pd.concat([scores, double]),
         pd.concat([order, facts_again], ignore_index=True),
-        Bootstrap(0, resamples=200, min_instances=1),
+        Bootstrap(0, n_resamples=200, min_instances=1),
     ).differences
     result = select_subset(result)
     equal_line = result[result["same"]].iloc[0]
@@ -118,7 +118,7 @@ def test_metrics_that_rank_different_explainers_are_not_compared():
     joined_scores = pd.concat([scores, without_b.assign(variant=without_b["metric"].map(variants))])
     summary_again = order[order["metric"].isin(variants)]
     rows = pd.concat([order, summary_again.assign(variant=summary_again["metric"].map(variants))], ignore_index=True)
-    config = Bootstrap(3, resamples=50)
+    config = Bootstrap(3, n_resamples=50)
     result = select_subset(conclude(joined_scores, rows, config).differences)
     equal = result["variant"].isin(variants.values()) == result["than_variant"].isin(variants.values())
     assert len(result) == 6 and equal.sum() == 2 and not result["same"].any()
@@ -137,7 +137,9 @@ def test_metrics_that_rank_different_explainers_are_not_compared():
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([(), ("a",), ("b", "d"), ("a", "b", "c")]))
 def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
     scores, order = build(seed, n=7, gaps=gaps, controls=controls)
-    result = conclude(scores, order, Bootstrap(seed, resamples=20, confidence=0.8, min_instances=1)).instance_agreement
+    result = conclude(
+        scores, order, Bootstrap(seed, n_resamples=20, confidence=0.8, min_instances=1)
+    ).instance_agreement
     ids = sorted(scores["instance"].unique())
     value_of = {(r.metric, r.explainer, r.instance): r.numerator / r.denominator for r in scores.itertuples()}
 
@@ -181,7 +183,7 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
 
 def test_results_do_not_depend_on_the_size_of_blocks():
     frame, summary = build(5, n=40, gaps=True)
-    scores, bootstrap = Scores.from_frame(frame), Bootstrap(0, resamples=50, min_instances=1)
+    scores, bootstrap = Scores.from_frame(frame), Bootstrap(0, n_resamples=50, min_instances=1)
     resampled = ResampledValues.compute(scores, summarise(frame, summary), bootstrap)
     (family,) = list_families(resampled, "")
     at_once, in_blocks = (
@@ -199,7 +201,7 @@ def test_results_do_not_depend_on_the_size_of_blocks():
 def test_fewer_than_thirty_instances_have_no_intervals():
     for size, large in ((29, False), (30, True)):
         scores, order = build(6, n=size)
-        result = conclude(scores, order, Bootstrap(0, resamples=100))
+        result = conclude(scores, order, Bootstrap(0, n_resamples=100))
         assert result.metrics["value"].notna().all() and result.metrics["value_low"].notna().all() == large
         correlations = select_subset(result.correlations)
         assert correlations[["tau", "p_tau"]].notna().all(axis=None)
@@ -211,7 +213,7 @@ def test_fewer_than_thirty_instances_have_no_intervals():
     # one explainer that has few leaves the others their intervals, but not τ its
     scores, order = build(6, n=40)
     partial = scores[(scores["explainer"] != "b") | (scores["instance"] < 20) | (scores["metric"] == "coverage")]
-    result = conclude(partial, order, Bootstrap(0, resamples=100))
+    result = conclude(partial, order, Bootstrap(0, n_resamples=100))
     lows = result.metrics[result.metrics["metric"] == "c"].set_index("explainer")["value_low"]
     assert lows.isna().tolist() == [name == "b" for name in lows.index]
     assert result.correlations["tau_low"].isna().all() and result.differences["p"].isna().all()
@@ -220,7 +222,7 @@ def test_fewer_than_thirty_instances_have_no_intervals():
 def test_graded_controls_have_correlations_but_no_differences():
     scores, order = build(4, n=50)
     order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    result = conclude(scores, order, Bootstrap(0, resamples=100), "signed")
+    result = conclude(scores, order, Bootstrap(0, n_resamples=100), "signed")
     assert set(result.correlations["family"]) == {"graded"} and result.differences.empty
     value_of = {"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0}
     for metric, better in (("c", "higher"), ("sufficiency", "lower"), ("recall", "higher")):
@@ -262,7 +264,7 @@ def test_intervals_cover_the_true_tau_of_distinct_explainers():
                 order.append({**key, **facts})
                 hits = (rng.random(size) < mean).astype(float)
                 rows.append(pd.DataFrame({**key, "instance": np.arange(size), "numerator": hits, "denominator": 1.0}))
-        result = conclude(pd.concat(rows), pd.DataFrame(order), Bootstrap(trial, resamples=500)).correlations.iloc[0]
+        result = conclude(pd.concat(rows), pd.DataFrame(order), Bootstrap(trial, n_resamples=500)).correlations.iloc[0]
         n_covered += result["tau_low"] - 1e-9 <= truth <= result["tau_high"] + 1e-9
     assert n_covered / trials >= 0.9, f"{n_covered} of {trials}"
 
@@ -270,7 +272,7 @@ def test_intervals_cover_the_true_tau_of_distinct_explainers():
 @pytest.mark.parametrize("seed", range(3))
 def test_stored_resamples_of_tau_give_its_interval(seed):
     scores, order = build(seed, n=40, controls=("a",))
-    result = conclude(scores, order, Bootstrap(seed, resamples=300))
+    result = conclude(scores, order, Bootstrap(seed, n_resamples=300))
     stored = result.tau_resamples.astype(dict.fromkeys(("metric", "variant", "truth", "agreement", "subset"), str))
     keys = ["metric", "variant", "truth", "agreement", "subset"]
     for line in result.correlations.to_dict("records"):
@@ -279,5 +281,5 @@ def test_stored_resamples_of_tau_give_its_interval(seed):
         if not math.isnan(line["tau"]):
             ends = np.percentile(terms["tau"], [2.5, 97.5])
             assert ends == pytest.approx([line["tau_low"], line["tau_high"]])
-    assert len(conclude(scores, order, Bootstrap(seed, resamples=900)).tau_resamples) < 2 * len(stored)
-    assert conclude(scores, order, Bootstrap(seed, resamples=0)).tau_resamples is None
+    assert len(conclude(scores, order, Bootstrap(seed, n_resamples=900)).tau_resamples) < 2 * len(stored)
+    assert conclude(scores, order, Bootstrap(seed, n_resamples=0)).tau_resamples is None

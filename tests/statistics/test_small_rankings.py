@@ -15,7 +15,7 @@ def compute(controls=(), graded=False):
     scores, order = build(4, n=30, controls=controls)
     if graded:
         order["quality_level"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    return conclude(scores, order, Bootstrap(0, resamples=50, min_instances=1), "signed")
+    return conclude(scores, order, Bootstrap(0, n_resamples=50, min_instances=1), "signed")
 
 
 def test_four_explainers_keep_their_correlations():
