@@ -56,7 +56,7 @@ EXPLAINERS = (
 STAGES = (
     "data", "train", "truth: shapley", "truth: contrast", *(f"explain: {name}" for name in EXPLAINERS),
     "explainer stability", "answer", *(f"search: {name}" for name in EXPLAINERS),
-    "score", "bounds", "invariance", "conclude", "check", "tables", "figures and page",
+    "score", "explainer stability: scores", "bounds", "invariance", "conclude", "check", "tables", "figures and page",
 )  # fmt: skip
 FILES = {
     "run.json": 9, "dataset.json": 1, "model.npz": 1, "instances.parquet": 1, "explanations.parquet": 5,
