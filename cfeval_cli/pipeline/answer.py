@@ -30,11 +30,11 @@ def answer_questions(
     context: RunContext,
     estimates: Mapping[str, TruthEstimate],
     explanations: Mapping[str, ExplainerResult],
-    repeated: SecondSeedSample | None,
+    second_seed_sample: SecondSeedSample | None,
 ) -> Recommendation:
     """Return the answer to each question, from the explanations of the instances with reference attributions."""
     settings = context.plan.settings
-    facts = _collect_facts(context, explanations, repeated)
+    facts = _collect_facts(context, explanations, second_seed_sample)
     contenders = {
         name: result.explanation.top_k(settings.k)
         for name, result in explanations.items()
@@ -122,14 +122,16 @@ def _describe_quarter(values: Sequence[str], ends: Ints, code: int) -> str:
 
 
 def _collect_facts(
-    context: RunContext, explanations: Mapping[str, ExplainerResult], repeated: SecondSeedSample | None
+    context: RunContext, explanations: Mapping[str, ExplainerResult], second_seed_sample: SecondSeedSample | None
 ) -> dict[str, ExplainerFacts]:
     """Return the cost per instance and the stability of each explainer; those of graded controls are left out."""
     plan, size = context.plan, max(1, len(context.instances))
     overlap = (
         {}
-        if repeated is None
-        else compute_mean_overlap(explanations, repeated.explanations, repeated.positions, plan.settings.k)
+        if second_seed_sample is None
+        else compute_mean_overlap(
+            explanations, second_seed_sample.explanations, second_seed_sample.positions, plan.settings.k
+        )
     )
     facts = {}
     for name, explainer in plan.explainers.items():
@@ -140,7 +142,7 @@ def _collect_facts(
             is_control=explainer.is_control or not isnan(explainer.quality_level),
             evaluations=result.cost.n_evaluations / size if explainer.has_known_cost else None,
             stability=overlap.get(name),
-            n_repeated=0 if repeated is None else len(repeated.positions),
+            n_repeated=0 if second_seed_sample is None else len(second_seed_sample.positions),
             coverage=float((top >= 0).all(axis=1).mean()),
         )
     return facts
