@@ -21,7 +21,10 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 CFEVAL = Path(sys.executable).with_name("cfeval")
-HEADER = ("process", "processor seconds (min–max)", "× import torch", "seconds by stage")
+HEADER = (
+    "process", "processor seconds (min–max)", "× import torch", "seconds by the clock",
+    "without explaining and reference, × import torch", "seconds by stage",
+)  # fmt: skip
 SMALL = ("n_explain=20", "explainer=[random,omission]")
 N_STAGES = 4  # shown
 
@@ -44,6 +47,14 @@ def describe_stages(run: Path, seconds: float) -> str:
     return ", ".join([*parts, f"other stages {other:.1f}", f"start, figures and page {seconds - total:.1f}"])
 
 
+def measure_explaining(run: Path) -> float:
+    """Return the seconds of a run that compute reference attributions and explanations."""
+    stages = json.loads((run / "run.json").read_text())["stages"]
+    names = {"truth", "explain"}
+    repeated = ("explainer stability", "")
+    return sum(e["seconds"] for e in stages if e["stage"] in names or (e["stage"], e["component"]) == repeated)
+
+
 def write_line(cells: tuple[object, ...]) -> str:
     """Write a line of a Markdown table."""
     return f"| {' | '.join(map(str, cells))} |"
@@ -61,13 +72,17 @@ def main() -> None:
         folder = Path(name)
         cache = f"cache.folder={folder / 'cache'}"
         overrides = {
-            "20 people, two explainers, nothing cached": (*SMALL, "cache=off", data),
-            "20 people, two explainers, all cached": (*SMALL, cache, data),
-            "1,569 people, six explainers, all cached": (cache, data),
+            "20 people, two explainers, nothing cached": ("dataset=adults", *SMALL, "cache=off", data),
+            "20 people, two explainers, all cached": ("dataset=adults", *SMALL, cache, data),
+            "1,569 people, six explainers, nothing cached": ("dataset=adults", "cache=off", data),
+            "1,569 people, six explainers, all cached": ("dataset=adults", cache, data),
+            "pima, boosted trees, nothing cached": ("dataset=pima", "model=estimator", "cache=off", data),
         }
         commands = {"import torch": [sys.executable, "-c", "import torch"]}
-        commands |= {title: [str(CFEVAL), "run", "dataset=adults", *words] for title, words in overrides.items()}
+        commands |= {title: [str(CFEVAL), "run", *words] for title, words in overrides.items()}
         seconds: dict[str, list[float]] = {title: [] for title in commands}
+        clocks: dict[str, list[float]] = {title: [] for title in commands}
+        rests: dict[str, list[float]] = {title: [] for title in commands}
         stages = dict.fromkeys(commands, "")
         for turn in range(options.rounds + 1):
             for number, (title, command) in enumerate(commands.items()):
@@ -77,8 +92,10 @@ def main() -> None:
                 )
                 if turn:  # the first round fills the cache
                     seconds[title].append(processor_seconds)
+                    clocks[title].append(clock)
+                    rests[title].append(clock - (measure_explaining(run) if title in overrides else 0.0))
                     stages[title] = describe_stages(run, clock) if title in overrides else ""
-    torch = statistics.median(seconds["import torch"])
+    torch, torch_clock = (statistics.median(values["import torch"]) for values in (seconds, clocks))
     rows = []
     for title, processor_seconds in seconds.items():
         median = statistics.median(processor_seconds)
@@ -87,6 +104,8 @@ def main() -> None:
                 title,
                 f"{median:.1f} ({min(processor_seconds):.1f}–{max(processor_seconds):.1f})",
                 f"{median / torch:.1f}",
+                f"{statistics.median(clocks[title]):.1f}",
+                f"{statistics.median(rests[title]) / torch_clock:.1f}",
                 stages[title],
             )
         )
@@ -95,7 +114,7 @@ def main() -> None:
         "# Fixed costs",
         "",
         f"Made by `python benchmarks/fixed.py --rounds {options.rounds}`. Medians of {options.rounds} rounds in which "
-        "all processes take turns, with figures in three formats and the page. Stages are seconds of the clock in the "
+        "all processes take turns, with figures and page. Stages are seconds of the clock in the "
         "last round. "
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {packages}. Load average "
         f"{os.getloadavg()[2]:.1f}: on a busy machine only the ratios of processor seconds are comparable.",
