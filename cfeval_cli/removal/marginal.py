@@ -83,7 +83,7 @@ class _MarginalSample:
         if len(features) == 1:
             frequency = self.dataset.frequencies[int(features[0])]
             values = np.flatnonzero(frequency)
-            if len(values) <= self.draws:
+            if 0 < len(values) <= self.draws:  # none if the feature is absent in all training rows
                 return values.astype(np.int32)[:, None], frequency[values]
         if self.dataset.padded:
             return None
