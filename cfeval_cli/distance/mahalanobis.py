@@ -46,7 +46,7 @@ class Mahalanobis(VectorDistance):
                 f"distance=mahalanobis would need a covariance of {size:,} dimensions, over {_MAX_DIMENSIONS:,}. "
                 "Use distance=euclidean or distance=cosine, or distance.space=embedding."
             )
-        covariance = np.cov(space.flatten_rows(dataset.train.codes), rowvar=False)
+        covariance = np.atleast_2d(np.cov(space.flatten_rows(dataset.train.codes), rowvar=False))
         target = np.eye(size) * np.trace(covariance) / size
         shrunk = (1.0 - self.shrinkage) * covariance + self.shrinkage * target
         return _Mahalanobis(space, np.linalg.inv(shrunk))

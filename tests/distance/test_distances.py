@@ -226,3 +226,13 @@ def test_inapplicable_distances_are_refused_before_training():
 def test_message_names_the_invalid_setting(make, key):
     with pytest.raises(ValueError, match=key):
         make()
+
+
+def test_mahalanobis_of_a_single_number_is_in_units_of_its_deviation():
+    dataset = make_mixed(0, n=30, categories=0, numbers=1)
+    table = scale_numbers(dataset, 0)[:, 0]
+    deviation = np.std(table[dataset.train.codes[:, 0]], ddof=1)
+    fitted = Mahalanobis(space="scaled").fit(dataset, None, Access.PROBABILITY)
+    first, last = (np.array([[code]], dtype=np.int32) for code in (0, len(table) - 1))
+    expected = abs(table[0] - table[-1]) / deviation
+    assert fitted.compute_distances(first, last) == pytest.approx([expected])
