@@ -1,9 +1,7 @@
 """benchmarks/answers.py: the answer over seeds, and beside explainers with random scores."""
 
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +10,12 @@ import pytest
 
 from cfeval_cli.results.validation import read_verified_record
 from cfeval_cli.study.regret.sample import read_questions
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 STORED_RUN = (
     "model=tree", "n_explain=100", "+dataset.split=[0.6,0.2,0.2]", "metric=[recall]", "resamples=0",
 )  # fmt: skip
-
-
-def load_script(name):
-    """Import a script of benchmarks/."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # for dataclasses
-    spec.loader.exec_module(module)
-    return module
 
 
 answers = load_script("answers")

@@ -1,6 +1,5 @@
 """benchmarks/compare_runs.py: columns of the reference that are rows with another key today."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.results.schema import TABLES
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 RULES = {
@@ -22,10 +22,7 @@ RULES = {
 
 @pytest.fixture(scope="module")
 def compare_runs():
-    specification = importlib.util.spec_from_file_location("compare_runs", ROOT / "benchmarks" / "compare_runs.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script("compare_runs")
 
 
 OLD = pd.DataFrame({"metric": ["c", "dfr"], "tau": [0.5, 0.25], "tau_without_controls": [-1.0, float("nan")]})

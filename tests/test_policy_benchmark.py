@@ -1,7 +1,5 @@
 """benchmarks/policy.py: how often the answer about the best explainer is wrong on simulated scores."""
 
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from tests.scripts import load_script
+
 ROOT = Path(__file__).parents[1]
 N_SAMPLES = 150
 MAX_CHANCE = 1e-4  # that a policy at its limit fails a test
-
-
-def load_script(name):
-    """Import a script of benchmarks/."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # for dataclasses
-    spec.loader.exec_module(module)
-    return module
 
 
 policy = load_script("policy")

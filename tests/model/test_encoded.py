@@ -22,19 +22,11 @@ from cfeval_cli.model.external import LabelModel, ProbabilityModel
 from cfeval_cli.model.skops import Skops
 from tests.problems import densify, open_client
 from tests.tables import make_loans
+from tests.tree_classifiers import TREE_CLASSIFIERS
 
 TABLE = make_loans(300).assign(income=lambda rows: rows["income"].round())
 TABLE["limit"] = TABLE["income"] % 7
 NUMBERS, FEATURES = ["age", "income", "limit"], ["age", "home", "member", "income", "limit"]
-CLASSIFIERS = {
-    "sklearn.tree.DecisionTreeClassifier": {"max_depth": 4},
-    "sklearn.ensemble.RandomForestClassifier": {"n_estimators": 8, "max_depth": 4},
-    "sklearn.ensemble.ExtraTreesClassifier": {"n_estimators": 8, "max_depth": 4},
-    "sklearn.ensemble.GradientBoostingClassifier": {"n_estimators": 8},
-    "sklearn.ensemble.HistGradientBoostingClassifier": {"max_iter": 8, "min_samples_leaf": 5},
-    "lightgbm.LGBMClassifier": {"n_estimators": 8, "min_child_samples": 5, "verbosity": -1},
-    "xgboost.XGBClassifier": {"n_estimators": 8, "max_depth": 3},
-}
 
 
 def make_inputs(features, tmp_path):
@@ -74,10 +66,10 @@ def compute_expected(classifier, model, batch, encode, owners):
     return np.stack([of_label[:, np.array(owners) == name].sum(axis=1) for name in names], axis=1)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", TREE_CLASSIFIERS)
 def test_the_trees_of_a_classifier_on_numbers_are_read(name, tmp_path, caplog):
     package, _, kind = name.rpartition(".")
-    classifier = getattr(pytest.importorskip(package), kind)(**CLASSIFIERS[name])
+    classifier = getattr(pytest.importorskip(package), kind)(**TREE_CLASSIFIERS[name])
     dataset, settings = fit_model(classifier, NUMBERS, tmp_path)
     assert ModelSpec.from_settings(dataset, settings).kind is EncodedModel
     model = pickle.loads(pickle.dumps(settings.fit(dataset, 0)))
